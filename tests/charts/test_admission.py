@@ -1,8 +1,8 @@
-"""Every case of cases.yaml and every upgrade of a chart, judged by a real API server.
+"""Dry runs of all cases, and upgrades from released charts, against a real API server.
 
-A case passes schemas, defaults, warnings and Pod Security; an upgrade must recreate and reject nothing.
-released/ has the package of each earlier release; `python3 hack/release version set` adds them. Beside
-one, `corelane-<version>.values.yaml` may have values that its users set.
+Cases must pass schemas, defaulting, warnings and Pod Security; upgrades must not recreate or reject
+anything. released/ contains earlier packages, added by `python3 hack/release version set`;
+`corelane-<version>.values.yaml` holds typical user values.
 """
 
 import itertools
@@ -22,24 +22,22 @@ from stack.rendering import BASES, CHARTS, default_values, documents, template
 
 pytestmark = pytest.mark.nightly
 
-# The operator's objects need definitions that this server lacks: test_monitoring.py covers them.
+# Needs the operator's CRDs; test_monitoring.py covers it.
 CASES = [case for case in renders.cases() if case.name != "monitoring-operator"]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
-    """Makes a dry run on the API server; returns kubectl's exit status and output."""
     arguments = ["apply", "--dry-run=server", "--validate=strict", "--namespace", namespace]
     result = api.kubectl(*arguments, "--filename", "-", text=objects)
     return result.returncode, result.stderr
 
 
 def level(case: renders.Case) -> str:
-    """Returns the Pod Security level of a case's namespace: agents share networks and processes of their nodes."""
+    """Agents share their node's network and processes, hence privileged."""
     return "privileged" if "node-tuning" in case.name else "restricted"
 
 
 def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
-    """Returns the violations of a namespace's Pod Security in pod templates."""
     texts = "\n---\n".join(json.dumps(each) for each in objects)
     status, words = dry_run(api, namespace, texts)
     assert status == 0, words
@@ -52,7 +50,7 @@ def violations(api: Api, namespace: str, objects: list[dict]) -> set[str]:
 def test_case_is_admitted_where_pods_must_be_restricted(api: Api, case: renders.Case) -> None:
     found = renders.render(case)
     for each in found:
-        # Some objects name a namespace that this server does not have.
+        # Some objects name a namespace that does not exist here.
         each["metadata"].pop("namespace", None)
     with api.namespace(level(case)) as namespace:
         assert dry_run(api, namespace, yaml.safe_dump_all(found)) == (0, "")
@@ -97,7 +95,7 @@ def test_all_but_the_agents_is_restricted(api: Api) -> None:
 def test_unsafe_sysctls_are_for_namespaces_that_allow_them(
     api: Api, chart: str, tmp_path: Path
 ) -> None:
-    # A sysctl is text, which --set would convert to a number.
+    # --set would turn the sysctl into a number.
     (tmp_path / "values.yaml").write_text('unsafeSysctls: {net.core.somaxconn: "65535"}')
     objects = documents(chart, values=tmp_path / "values.yaml")
     for wanted, found in (("baseline", {"forbidden sysctls"}), ("privileged", set())):
@@ -134,7 +132,7 @@ UPGRADES = {
         ),
     }
 }
-"""Of each released package, charts that are upgraded alone: the present chart of each, and its values."""
+"""Charts upgraded on their own: the current chart for each released package, and its values."""
 RELEASE = "shop"
 
 KINDS = (
@@ -144,25 +142,22 @@ KINDS = (
 
 
 def run(api: Api, *arguments: str | Path) -> None:
-    """Runs Helm, which must succeed. No controller creates pods here, so there is nothing to wait for."""
+    """Nothing to wait for: no controller creates pods here."""
     result = api.helm(*arguments)
     assert result.returncode == 0, result.stderr
 
 
 def objects(api: Api, namespace: str) -> dict[tuple[str, str], dict]:
-    """Returns the objects of the release by kind and name."""
     selector = f"app.kubernetes.io/instance={RELEASE}"
     found = api.get(KINDS, "--namespace", namespace, "--selector", selector)["items"]
     return {(entry["kind"], entry["metadata"]["name"]): entry for entry in found}
 
 
 def identities(found: dict[tuple[str, str], dict]) -> dict[tuple[str, str], str]:
-    """Returns the UIDs, which distinguish objects with the same name."""
     return {name: entry["metadata"]["uid"] for name, entry in found.items()}
 
 
 def contents(found: dict[tuple[str, str], dict]) -> dict[tuple[str, str], dict]:
-    """Returns the content of the objects without metadata and status."""
     dropped = {"metadata", "status"}
     return {
         name: {key: value for key, value in entry.items() if key not in dropped}
@@ -180,7 +175,7 @@ def test_a_released_chart_is_upgraded_and_rolled_back(
     chart, values = UPGRADES[package][part]
     with tarfile.open(RELEASED / f"{package}.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
-    # The values are for the umbrella chart.
+    # Values of the umbrella chart.
     users = RELEASED / f"{package}.values.yaml"
     own = ["--values", users] if part == "corelane" and users.exists() else []
     with api.namespace() as namespace:
@@ -209,7 +204,7 @@ def test_an_upgrade_keeps_values_and_takes_new_defaults(
 ) -> None:
     older = tmp_path / chart
     shutil.copytree(CHARTS / chart, older)
-    # Like a release before the key, whose templates did not read it.
+    # Simulates a release before the key existed.
     (older / "values.yaml").write_text(yaml.safe_dump(without(key, default_values(chart))))
     (older / "values.schema.json").unlink()
     shutil.rmtree(older / "templates")
@@ -228,7 +223,6 @@ def test_an_upgrade_keeps_values_and_takes_new_defaults(
 
 
 def without(key: str, values: dict) -> dict:
-    """Returns the chart's values before the key was added."""
     return {name: value for name, value in values.items() if name != key}
 
 
@@ -247,11 +241,11 @@ def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
             for name, uid in installed.items()
             if name[0] in ("Deployment", "DaemonSet", "Service")
         }
-        # In both directions, so that each case follows a smaller and a larger one.
+        # Both directions, so that every case follows a smaller and a larger one.
         for case in itertools.chain(cases[1:], reversed(cases[:-1])):
-            # Without the flag, a case without values would keep those of the previous case.
+            # Otherwise Helm reuses the previous case's values.
             run(api, "upgrade", RELEASE, *case.arguments(), *here, "--reset-values")
             assert kept.items() <= identities(objects(api, namespace)).items(), case.name
-        # Cluster roles belong to no namespace: the next release with this name may use the same ones.
+        # Cluster roles are not namespaced and would collide with the next release.
         run(api, "uninstall", RELEASE, *here)
         assert objects(api, namespace) == {}

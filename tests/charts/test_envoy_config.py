@@ -1,4 +1,4 @@
-"""The rendered Envoy configuration. The real Envoy validates it in test_envoy_validation.py."""
+"""The rendered Envoy configuration. test_envoy_validation.py runs the real Envoy on it."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
             for route in host["routes"]
             for cluster in reaches(route.get("route", {}))
         }
-        # Routes that only redirect or respond reach no cluster.
+        # Redirects and direct responses use no cluster.
         assert (
             reached == clusters - {"admin", "collector", "gateways", "jwks"}
             or "redirect" in hosts[0]["routes"][-1]
@@ -64,7 +64,6 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
 
 
 def reaches(action: dict) -> set[str]:
-    """Returns the clusters to which a route leads."""
     weighted = action.get("weighted_clusters", {}).get("clusters", [])
     mirrored = [each["cluster"] for each in action.get("request_mirror_policies", [])]
     one = [action["cluster"]] if "cluster" in action else []
@@ -160,7 +159,7 @@ def test_only_what_may_run_twice_is_retried_after_a_reset() -> None:
     assert conditions["idempotent"] == unseen | {"reset"}
     assert conditions["once"] == unseen | {"reset-before-request"}
     headers = [route["route"]["retry_policy"]["retriable_headers"] for route in (idempotent, once)]
-    # The response to a request that no handler has started. `retry-after` does not imply that.
+    # Set only if no handler started; `retry-after` alone does not say so.
     assert headers == [[{"name": "corelane-not-started", "present_match": True}]] * 2
 
 

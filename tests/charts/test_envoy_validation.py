@@ -1,5 +1,5 @@
-"""The real Envoy validates every configuration in the docs and every pair of switches; and the errors that
-Envoy reports.
+"""The real Envoy validates all configurations in the docs and all pairs of switches. Also covers
+the error responses.
 """
 
 import json
@@ -26,7 +26,7 @@ JWT = (
 )
 ENDPOINT = "upstream.discovery=static,upstream.endpoints[0].address=127.0.0.1"
 
-# Each line contains a switch and its positions, as settings of the chart.
+# One switch per line, with its positions as chart settings.
 SWITCHES = (
     (
         "",
@@ -77,7 +77,7 @@ SWITCHES = (
 
 
 def rows() -> list[tuple[str, ...]]:
-    """Returns positions of all switches in which each pair of positions occurs in at least one row."""
+    """Pairwise testing: every pair of positions occurs in at least one row."""
     numbers = range(len(SWITCHES))
     missing = {
         ((one, left), (two, right))
@@ -86,7 +86,7 @@ def rows() -> list[tuple[str, ...]]:
     }
     found = []
     while missing:
-        # Begin with a missing pair; then choose for each switch the position that adds the most pairs.
+        # Start with an uncovered pair, then greedily cover the most pairs.
         row = dict(min(missing))
         for number in numbers:
             if number not in row:
@@ -127,7 +127,7 @@ def test_envoy_accepts_switches_whatever_the_others_are(
 
 
 def test_the_binary_knows_every_name_of_the_overload_manager() -> None:
-    """Envoy silently accepts a load-shed point that it does not know."""
+    """Envoy ignores unknown load-shed points."""
     manager = envoy_config()["overload_manager"]
     names = {entry["name"] for kind in ("actions", "loadshed_points") for entry in manager[kind]}
     assert len(names) == 9
@@ -139,7 +139,7 @@ def test_the_binary_knows_every_name_of_the_overload_manager() -> None:
 
 
 def is_problem(reply: Reply, slug: str, title: str) -> bool:
-    """Whether a response is problem+json (RFC 9457) with this content and no more."""
+    """Exactly this problem+json (RFC 9457)."""
     members = {"type": f"urn:corelane:problem:{slug}", "title": title, "status": reply.status}
     content_type = reply.headers["content-type"]
     return content_type == "application/problem+json" and json.loads(reply.body) == members
@@ -147,8 +147,7 @@ def is_problem(reply: Reply, slug: str, title: str) -> bool:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Starts Envoy in front of a replica that is down."""
-    # Bound, so that no other process gets the ports, but not listening, so that they refuse connections.
+    # Bound to reserve the ports, but not listening, so connections are refused.
     with socket.socket() as traffic, socket.socket() as admin:
         for held in (traffic, admin):
             held.bind(("127.0.0.1", 0))
@@ -238,7 +237,6 @@ def test_access_log_tells_what_the_reply_does_not(gateway: Gateway) -> None:
 
 
 def test_clients_cannot_set_retries(gateway: Gateway) -> None:
-    """Envoy obeys x-envoy-max-retries of clients that it considers internal."""
     ask(gateway.url, "/retried", headers={"x-envoy-max-retries": "0"})
     assert gateway.logged("/retried")["attempts"] == 6
 

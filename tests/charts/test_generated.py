@@ -1,4 +1,4 @@
-"""Files generated from the charts: schemas, differences of renders, and the page of the gateway's configuration."""
+"""Generated files: schemas, render diffs and the page about the gateway's configuration."""
 
 import json
 import re
@@ -16,7 +16,6 @@ pytestmark = pytest.mark.fast
 
 
 def generate(folder: Path, values: str, metadata: str = "") -> str:
-    """Returns the schema of a chart with these values."""
     folder.mkdir(exist_ok=True)
     (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: probe\nversion: 1.0.0\n{metadata}")
     (folder / "values.yaml").write_text(values)
@@ -68,7 +67,7 @@ def test_every_value_says_what_it_is_for(chart: str) -> None:
     comment: list[str] = []
     for line in (CHARTS / chart / "values.yaml").read_text().splitlines():
         if line.lstrip().startswith("#"):
-            # A key's schema block is not part of its description.
+            # The schema block is not part of the description.
             comment = [] if line.lstrip().startswith("# @schema") else [*comment, line.lstrip()]
             continue
         if re.match(r" *[\w.]+: *\S", line):
@@ -113,7 +112,6 @@ ROWS = re.findall(r"^\| [^|]+ \| `([^`]+)` \| ([^|]+) \| [^|]*\|$", PAGE, re.MUL
 
 
 def value_of(key: str) -> object:
-    """Returns the default of a dotted key."""
     value = VALUES
     for part in key.split("."):
         value = value[part]
@@ -135,7 +133,6 @@ def test_every_value_that_faces_clients_or_replicas_is_on_the_page() -> None:
 
 
 def leaves(values: dict, prefix: str) -> list[str]:
-    """Returns the dotted names of values other than maps."""
     found = []
     for key, value in values.items():
         nested = isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""charts/loadtest without a cluster: its shares, its start and its Jobs, with the real k6 and a real API server."""
+"""charts/loadtest without a cluster: shares, start and Jobs, with the real k6 and API server."""
 
 import json
 import os
@@ -24,14 +24,13 @@ from stack.replica import Server
 from tools.resolve import tool
 
 THRESHOLDS_FAILED, STOPPED, ABORTED = 99, 103, 108
-"""Exit statuses of k6."""
+"""k6 exit codes."""
 
 WAITING = 4
-"""k6's status while it is prepared and paused, as in start.js."""
+"""k6 status while paused before the start; see start.js."""
 
 
 def named(kind: str, name: str, *settings: str) -> dict:
-    """Returns one object of the chart."""
     (found,) = (
         each
         for each in documents("loadtest", *settings)
@@ -41,25 +40,20 @@ def named(kind: str, name: str, *settings: str) -> dict:
 
 
 def job(*settings: str) -> dict:
-    """Returns the runners' Job."""
     return named("Job", "corelane-loadtest-1", *settings)
 
 
 def files(name: str, *settings: str) -> dict[str, str]:
-    """Returns the files of a ConfigMap."""
     return named("ConfigMap", f"corelane-loadtest-1-{name}", *settings)["data"]
 
 
 @dataclass
 class Runner:
-    """A runner's k6 as a process of this machine."""
-
     process: subprocess.Popen
     url: str
     log: Path
 
     def waits(self) -> bool:
-        """Whether the runner waits for its start."""
         try:
             reply = ask(self.url, urlsplit(self.url).path)
         except OSError:
@@ -69,7 +63,7 @@ class Runner:
 
 @contextmanager
 def runners(folder: Path, count: int, target: str, *settings: str) -> Iterator[list[Runner]]:
-    """Starts runners as the chart describes them, except for file paths, the port, and names of the cluster."""
+    """Starts k6 as the chart does, apart from paths, ports and host names."""
     settings = (f"runners={count}", f"target.url={target}", "testid=test", *settings)
     (container,) = job(*settings)["spec"]["template"]["spec"]["containers"]
     shares = folder / "shares"
@@ -102,7 +96,6 @@ def runners(folder: Path, count: int, target: str, *settings: str) -> Iterator[l
 
 
 def start(folder: Path, urls: list[str], seconds: int) -> subprocess.CompletedProcess[str]:
-    """Runs the program that starts the runners."""
     script = folder / "start.js"
     script.write_text(files("start")["start.js"])
     argv = [tool("k6"), "run", "--address=", "--quiet", "--no-usage-report", "--log-output=stdout"]
@@ -116,7 +109,7 @@ def start(folder: Path, urls: list[str], seconds: int) -> subprocess.CompletedPr
     )
 
 
-# It counts requests that k6 starts in two seconds, which requires an idle machine.
+# Counts the requests k6 starts within two seconds, which needs an idle machine.
 @pytest.mark.nightly
 def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Path) -> None:
     settings = ("settings.RATE=90", "settings.DURATION=2s", "target.replicas={test}")
@@ -127,8 +120,7 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
         ends = [each.process.wait(PATIENCE) for each in started]
     summaries = [find_summary(each.log.read_text()) for each in started]
     assert all(summaries), [each.log.read_text()[-500:] for each in started]
-    # One third each: requests that a busy machine could not start in time also count, and a few may start at
-    # the very end.
+    # A third each; counts late ones too, and a few at the very end.
     due = [
         k6.value(summary["metrics"], "http_reqs", "count")
         + k6.value(summary["metrics"], "dropped_iterations", "count")
@@ -141,7 +133,7 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
 def test_without_one_of_them_nobody_begins(server: Server, tmp_path: Path) -> None:
     before = server.metrics()
     with runners(tmp_path, 2, server.url) as started:
-        # All existing runners wait, so the stop is not due to a late runner.
+        # All runners are waiting, so the stop is not caused by a late one.
         for each in started:
             eventually(each.waits, f"{each.url} waits")
         missing = f"http://127.0.0.1:{free_ports(1)}/v1/status"
@@ -190,7 +182,7 @@ def test_shares_cover_the_whole_load_and_nothing_twice(count: int) -> None:
 
 @pytest.mark.nightly
 def test_every_upgrade_is_a_run_of_its_own(api: Api) -> None:
-    """Jobs are immutable: with one name for all, the API server would reject the second run."""
+    """Jobs are immutable: reusing a name would make the API server reject the second run."""
     with api.namespace() as namespace:
         here = ("--namespace", namespace)
 
@@ -203,7 +195,7 @@ def test_every_upgrade_is_a_run_of_its_own(api: Api) -> None:
             assert result.returncode == 0, result.stderr
             name = f"smoke-loadtest-{revision}"
             assert {name, f"{name}-start"} <= names()
-        # There is no garbage collection here; objects that Helm deleted are marked.
+        # There is no garbage collector; deleted objects are only marked.
         first = api.get("jobs", "smoke-loadtest-2", *here)
         assert first["spec"]["completions"] == 3
 
@@ -217,8 +209,6 @@ def test_runners_are_let_in_where_they_push_to(render_policy: Callable[..., list
 
 @pytest.fixture
 def render_policy() -> Callable[..., list[dict]]:
-    """Returns the clients from which the Prometheus of charts/monitoring accepts connections."""
-
     def render(*settings: str) -> list[dict]:
         found = documents("monitoring", "mode=standalone", "grafana.enabled=false", *settings)
         (policy,) = (

@@ -1,4 +1,4 @@
-"""The monitoring chart: the API server and Prometheus validate its objects, and the parts that it scrapes."""
+"""The monitoring chart, validated by the API server and Prometheus, and its scrape targets."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ from tools.resolve import tool
 
 OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 SUM = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
-"""The Go module with the operator's definitions, and its hash."""
+"""The operator's Go module and its hash."""
 KINDS = ("podmonitors", "prometheusrules")
 STANDALONE = ("mode=standalone", "grafana.admin.secret=grafana")
 RULES = {
@@ -28,14 +28,13 @@ RULES = {
     for file in (REPOSITORY / "dashboards" / "rules").glob("*.rules.yaml")
 }
 CONFIG_MAP = 1 << 20
-"""Maximum bytes of a ConfigMap (kubernetes.io, "ConfigMaps")."""
+"""Size limit of a ConfigMap in bytes."""
 
 
 @pytest.fixture(scope="module")
 def definitions(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Returns the operator's definitions in the pinned release."""
     argv = ["go", "mod", "download", "-json", OPERATOR]
-    # Run outside any module.
+    # Outside any Go module.
     folder = tmp_path_factory.mktemp("operator")
     found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr + found.stdout
@@ -43,7 +42,7 @@ def definitions(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert module["Sum"] == SUM
     crds = Path(module["Dir"]) / "example/prometheus-operator-crd"
     files = [f"--filename={crds}/monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
-    # Their text is too long for the annotation of client-side apply.
+    # Too large for the annotation of client-side apply.
     applied = api.kubectl("apply", "--server-side", *files)
     assert applied.returncode == 0, applied.stderr
     waited = api.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
@@ -51,13 +50,12 @@ def definitions(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def values_of(case: str) -> Path:
-    """Returns the values of a case as a file."""
     (file,) = renders.case(case).values_files()
     return file
 
 
 def objects(*settings: str, **options: Any) -> list[dict]:
-    """Returns all objects of the chart, parsed by the C loader if there is one: dashboards are long."""
+    """Parses with the C loader if available, because dashboards are long."""
     result = template("monitoring", *settings, **options)
     assert result.returncode == 0, result.stderr
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -65,13 +63,11 @@ def objects(*settings: str, **options: Any) -> list[dict]:
 
 
 def of_kind(kind: str, *settings: str, **options: Any) -> dict[str, dict]:
-    """Returns the objects of a kind by name."""
     found = objects(*settings, **options)
     return {each["metadata"]["name"]: each for each in found if each["kind"] == kind}
 
 
 def refused(api: Api, found: list[dict]) -> str:
-    """Returns the API server's errors for objects."""
     own = [{**each, "metadata": {"name": each["metadata"]["name"]}} for each in found]
     with api.namespace() as namespace:
         arguments = ["--dry-run=server", "--validate=strict", "--namespace", namespace]
@@ -102,7 +98,7 @@ def test_what_the_operator_does_not_know_is_refused(api: Api) -> None:
 
 @pytest.mark.fast
 def test_rules_are_those_of_the_dashboards_folder() -> None:
-    """With default values, the objectives are also equal. Prometheus evaluates the templates in them."""
+    """With default values; Prometheus also evaluates their templates."""
     own = {
         name.removeprefix("corelane-monitoring-") + ".rules.yaml": each["spec"]
         for name, each in of_kind("PrometheusRule").items()
@@ -119,7 +115,6 @@ def test_rules_are_those_of_the_dashboards_folder() -> None:
 
 
 def every_annotations(files: dict[str, dict]) -> list[dict[str, str]]:
-    """Returns the annotations of every alert."""
     groups = [group for file in files.values() for group in file["groups"]]
     return [rule["annotations"] for group in groups for rule in group["rules"] if "alert" in rule]
 
@@ -149,7 +144,6 @@ def test_each_alert_leads_to_its_runbook_and_to_a_dashboard_that_is_there() -> N
 
 @pytest.mark.fast
 def test_every_objective_has_a_value(tmp_path: Path) -> None:
-    """Uses numbers other than those in the file."""
     wanted = {"availability": 0.91, "latency": 0.92, "errorFloor": 93, "capacityUsed": 0.94}
     wanted |= {"spareReplicas": 95, "replicaLead": 96}
     values = {"objectives": {**wanted, "latencyThreshold": "5s"}}
@@ -193,7 +187,7 @@ def test_dashboards_of_a_clone_lead_to_no_repository() -> None:
 
 @pytest.mark.nightly
 def test_a_release_fits_where_helm_keeps_it(api: Api) -> None:
-    """Helm stores chart and objects in one Secret, whose limit at the API server is 1 MiB."""
+    """Helm stores the release in a Secret, which the API server limits to 1 MiB."""
     chart = CHARTS / "corelane"
     settings = ["monitoring.enabled=true", *(f"monitoring.{each}" for each in STANDALONE)]
     sets = [argument for setting in settings for argument in ("--set", setting)]
@@ -234,7 +228,6 @@ def test_a_package_has_the_files_themselves(tmp_path: Path) -> None:
 
 
 def pods(chart: str, *settings: str) -> Iterator[dict]:
-    """Returns the templates of a chart's pods."""
     for each in documents(chart, *settings):
         if not is_hook(each) and "template" in each.get("spec", {}):
             yield each["spec"]["template"]
@@ -261,7 +254,7 @@ def test_what_is_scraped_is_what_the_charts_run(target: str, chart: str, contain
         for each in every
         for port in each.get("ports", [])
     }
-    # One target for each pod, not for each container with such a port.
+    # One target per pod, not per container with that port.
     if wanted["port"]:
         found = [name for name in ports if name[1] == wanted["port"]]
         assert found == [(container, wanted["port"])]
@@ -294,12 +287,12 @@ def test_the_policies_of_the_parts_let_prometheus_in(chart: str) -> None:
 def test_promtool_finds_no_fault(case: str, tmp_path: Path) -> None:
     maps = of_kind("ConfigMap", values=values_of(case))
     found = yaml.safe_load(maps["corelane-monitoring-prometheus"]["data"]["prometheus.yml"])
-    # Retention is new in Prometheus 3, and the promtool built here lacks service discovery.
+    # Retention is new in Prometheus 3, and this promtool lacks service discovery.
     del found["storage"]
     for job in found["scrape_configs"]:
         job.pop("kubernetes_sd_configs", None)
     rules = maps["corelane-monitoring-prometheus-rules"]["data"]
-    # The chart itself contains the rule that always fires.
+    # Plus the chart's own always-firing rule.
     assert rules.keys() == RULES.keys() | {"watchdog.rules.yaml"}
     for name, text in rules.items():
         (tmp_path / name).write_text(text)
@@ -322,8 +315,8 @@ def test_amtool_finds_no_fault(webhook: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-# Grafana's provisioning formats, from its documentation ("Provision Grafana") and the types that parse them
-# (pkg/services/provisioning). Its server ignores unknown keys, so only this test finds wrong ones.
+# Provisioning formats from Grafana's documentation and pkg/services/provisioning. Grafana ignores
+# unknown keys, so only this test notices mistakes.
 SOURCE = {
     **dict.fromkeys(("name", "uid", "type", "access", "url", "user", "database"), str),
     **dict.fromkeys(("basicAuth", "withCredentials", "isDefault", "editable"), bool),
@@ -349,7 +342,7 @@ PROVIDER = {
 
 
 def check(found: dict, form: dict[str, type], required: set[str]) -> None:
-    """Fails if a map contains a key that its format lacks, or a value of another type."""
+    """Rejects unknown keys and wrong types."""
     assert required <= found.keys()
     for key, value in found.items():
         assert type(value) is form[key], key
@@ -411,7 +404,7 @@ def test_it_is_changed_in_place_but_for_its_volumes(api: Api) -> None:
     chart = CHARTS / "monitoring"
     parts = ("prometheus", "alertmanager", "grafana")
     few, many = (("--values", values_of(f"monitoring-{case}")) for case in ("standalone", "all"))
-    # There are no other namespaces here.
+    # Other namespaces do not exist here.
     same = ["--values", renders.REGISTRY, "--set-json", "namespaces=[]"]
     same += ["--set-json", "objectives.overrides=[]", "--reset-values", "--wait=hookOnly"]
     for part in parts:

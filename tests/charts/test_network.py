@@ -1,4 +1,4 @@
-"""Allowed connections, from the NetworkPolicies and pod labels that the charts render."""
+"""Allowed connections according to the rendered NetworkPolicies and pod labels."""
 
 import pytest
 
@@ -13,19 +13,17 @@ STRANGER = {"app.kubernetes.io/name": "stranger"}
 
 
 def labels(chart: str, release: str = "corelane") -> dict[str, str]:
-    """Returns the labels of a chart's pods."""
     objects = render(chart, release=release)
     return objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
 
 
 def selects(selector: dict, pod: dict[str, str]) -> bool:
-    """Whether a label selector selects a pod."""
     assert selector.keys() <= {"matchLabels"}
     return selector.get("matchLabels", {}).items() <= pod.items()
 
 
 def passes(rules: list[dict], side: str, pod: dict[str, str], port: int) -> bool:
-    """Whether rules admit a pod of the same namespace; a missing side admits everyone."""
+    """Applies rules to a pod of the same namespace. A missing section allows everything."""
     return any(
         ("ports" not in rule or port in {entry["port"] for entry in rule["ports"]})
         and (
@@ -42,7 +40,6 @@ def passes(rules: list[dict], side: str, pod: dict[str, str], port: int) -> bool
 def enters(
     chart: str, pod: dict[str, str], port: int, *settings: str, release: str = "corelane"
 ) -> bool:
-    """Whether a pod may connect to a port of a chart's pods."""
     policy = render(chart, *settings, release=release)["NetworkPolicy"]["spec"]
     return passes(policy["ingress"], "from", pod, port)
 
@@ -57,7 +54,6 @@ def test_what_is_not_listed_is_refused_in_both_directions(chart: str) -> None:
 
 @pytest.mark.parametrize("release", ["corelane", "other"])
 def test_a_service_takes_requests_from_gateways_alone(release: str) -> None:
-    """Gateways of the same release, and of a separate release."""
     gateway = labels("gateway", release=release)
     for port in (TRAFFIC, ADMIN):
         assert enters("service", gateway, port)

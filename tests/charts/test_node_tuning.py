@@ -1,7 +1,6 @@
-"""The node-tuning chart: its file as the program parses it, and its rights as an API server grants them.
+"""The node-tuning chart: its file as parsed by the program, and its permissions on an API server.
 
-No controller handles the DaemonSet here, so no agent runs and no node is restored: tests/node_tuner and
-tests/e2e test both.
+No controller runs, so neither do agents; tests/node_tuner and tests/e2e cover those.
 """
 
 import json
@@ -22,20 +21,18 @@ PROGRAM = "node-tuner"
 CASES = [case for case in renders.cases() if case.chart == "node-tuning"]
 
 NOT_IN_THE_FILE = {"config", "check", "output", "help", "version"}
-"""Flags that are no settings, or no settings of an agent."""
+"""Flags without a counterpart in the agent's settings."""
 FROM_THE_POD = {"agent.mode", "agent.node", "agent.listen"}
 LEFT_OUT = {"agent.kubeconfig", "kubelet-config"}
-"""A pod discovers its API server by itself; the kubelet's file is for comparisons by users."""
+"""Pods discover their API server, and only users pass the kubelet's file."""
 
 
 def agent(objects: dict[str, dict]) -> dict:
-    """Returns the container of the agents."""
     (only,) = objects["DaemonSet"]["spec"]["template"]["spec"]["containers"]
     return only
 
 
 def variables(container: dict) -> dict[str, str]:
-    """Returns the environment that the kubelet would create for the container."""
     known = {"spec.nodeName": "node1", "status.hostIP": "10.0.0.1"}
     found: dict[str, str] = {}
     for entry in container["env"]:
@@ -46,7 +43,7 @@ def variables(container: dict) -> dict[str, str]:
 
 
 def checked(folder: Path, objects: dict[str, dict]) -> str:
-    """Returns the program's errors for the file and the environment; empty if it accepts them."""
+    """Returns the program's validation errors."""
     container = agent(objects)
     (folder / "config.yaml").write_text(objects["ConfigMap"]["data"]["config.yaml"])
     environment = variables(container)
@@ -126,7 +123,6 @@ REGISTRY = "global.registry=images.example"
 
 
 def may(api: Api, account: str, *question: str) -> bool:
-    """Whether an account of a namespace, NAMESPACE:NAME, has a right."""
     who = f"--as=system:serviceaccount:{account}"
     result = api.kubectl("auth", "can-i", *question, who)
     assert result.stdout.strip() in ("yes", "no"), result.stderr
@@ -137,7 +133,7 @@ def may(api: Api, account: str, *question: str) -> bool:
 @pytest.mark.parametrize("taint", [False, True])
 def test_the_agent_may_what_it_does_and_no_more(api: Api, taint: bool) -> None:
     with api.namespace("privileged") as namespace:
-        # Names of cluster roles are shared by the cluster.
+        # Cluster roles share one namespace.
         name = f"tuner-{namespace}"
         settings = ["--set", f"{REGISTRY},mode=apply,taint.enabled={taint},fullnameOverride={name}"]
         chart = renders.CHARTS / "node-tuning"
@@ -200,7 +196,6 @@ def test_the_uninstallation_may_change_its_daemonset_and_no_other(api: Api) -> N
 
 
 def variable(daemonset: dict, name: str) -> str:
-    """Returns a variable of the agents."""
     (container,) = daemonset["spec"]["template"]["spec"]["containers"]
     return next(entry["value"] for entry in container["env"] if entry["name"] == name)
 
@@ -224,13 +219,13 @@ def test_the_uninstallation_turns_the_agents_and_an_upgrade_turns_them_back(api:
         arguments = [command, f"--namespace={namespace}", daemonset, "--timeout=1s"]
         arguments += [f"--agent.kubeconfig={api.kubeconfig}"]
         result = programs.run(PROGRAM, *arguments)
-        # No controller rolls out the agents here.
+        # Agents never roll out here.
         assert result.returncode == 1
         assert "not restored in time" in result.stderr
         turned = api.get("daemonset", name, *here)
         assert variable(turned, "NODE_TUNER_AGENT_MODE") == "restore"
         assert turned["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
-        # A user who has changed their mind.
+        # The user changes their mind.
         again = api.helm("upgrade", "shop", chart, *here, *settings, "--force-conflicts")
         assert again.returncode == 0, again.stderr
         assert api.get("daemonset", name, *here)["spec"] == before["spec"]
@@ -253,7 +248,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
         eventually(lambda: api.kubectl("get", job, *here).returncode == 0, job)
         for left in ("daemonset", "clusterrole", "clusterrolebinding", "serviceaccount"):
             assert api.kubectl("get", left, name, *here).returncode == 0, left
-        # The status that the Job's controller would write after its pod has succeeded.
+        # What the Job controller would write on success.
         time = "2026-01-01T00:00:00Z"
         conditions = [
             {"type": kind, "status": "True", "lastTransitionTime": time, "lastProbeTime": time}
@@ -272,7 +267,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
             "clusterrole,clusterrolebinding"
         )
         left = api.get(kinds, *here, "--selector", "app.kubernetes.io/instance=shop")["items"]
-        # The list also contains cluster roles of other tests' releases.
+        # Other tests' cluster roles appear here, too.
         assert not [each for each in left if each["metadata"]["name"].startswith(name)]
 
 
@@ -283,13 +278,12 @@ PROFILES = ("web-10k", "web-100k", "web-1m")
 
 @cache
 def catalogue() -> dict[str, str]:
-    """Returns the class of every knob."""
     printed = programs.run(PROGRAM, "knobs", "--output=json").stdout
     return {knob["name"]: knob["class"] for knob in json.loads(printed)["knobs"]}
 
 
 def with_knobs(folder: Path, **knobs: str) -> Path:
-    """Returns values with these knobs, because --set would split their names at the dots."""
+    """--set would split the names at dots."""
     file = folder / "values.yaml"
     file.write_text(json.dumps({"knobs": knobs, "housekeeping": "0"}))
     return file

@@ -1,7 +1,6 @@
-"""Each key of the values, set to null: it equals the empty value, or Helm rejects it by name.
+"""Sets every key to null: either the same as empty, or rejected with the key's name.
 
-Helm drops such a key before schemas and templates see the values, and keys that a chart of another version
-lacks.
+Helm removes such keys before schemas and templates see them.
 """
 
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ Key = tuple[str, ...]
 PARTS = ("service", "gateway", "node-tuning", "monitoring")
 OPEN = {"startup", "readiness", "liveness", "sysctls", "selector", "annotations", "config"}
 OPEN |= {"limits", "requests"}
-"""Maps from which null removes a default, as Helm promises: none of their keys is required."""
+"""Here null removes a default, so no key is required."""
 INTERNALS = ("nil pointer", "wrong type", "error calling", "incompatible types", "parse error")
 
 ALONE = [
@@ -29,11 +28,10 @@ WHOLE = [
     for case in renders.cases()
     if case.name.endswith(("-all", "-other", "-api", "-standalone", "-tuning"))
 ]
-"""Cases whose templates read values that other cases ignore."""
+"""Cases whose templates read otherwise unused values."""
 
 
 def keys(values: dict, prefix: Key = ()) -> Iterator[tuple[Key, object]]:
-    """Returns all keys of a map with their values, including keys of nested maps."""
     for name, value in values.items():
         yield (*prefix, name), value
         if isinstance(value, dict):
@@ -41,7 +39,6 @@ def keys(values: dict, prefix: Key = ()) -> Iterator[tuple[Key, object]]:
 
 
 def defaults(chart: str) -> dict[Key, object]:
-    """Returns the default of every key of a chart, and of its parts."""
     found: dict[Key, object] = {}
     for part in PARTS if chart == "corelane" else ():
         found |= {(part, *key): value for key, value in keys(default_values(part))}
@@ -50,22 +47,19 @@ def defaults(chart: str) -> dict[Key, object]:
 
 @cache
 def arguments(case: renders.Case) -> list:
-    """Returns Helm's arguments for a case. Cached, because the case's file must not be rewritten while Helm
-    reads it.
-    """
+    """Cached, because the file must not be rewritten while Helm reads it."""
     return case.arguments()
 
 
 @cache
 def rendered(case: renders.Case, *settings: str) -> tuple[int, str]:
-    """Returns the exit status of `helm template`, and its output or the error."""
+    """Returns status, and output or error."""
     sets = [argument for setting in settings for argument in ("--set-json", setting)]
     result = helm("template", "corelane", *arguments(case), *sets)
     return result.returncode, result.stderr if result.returncode else result.stdout
 
 
 def fault(case: renders.Case, key: Key, default: object) -> str | None:
-    """Returns the fault of null for a key, if there is one."""
     path = ".".join(part.replace(".", r"\.") for part in key)
     status, text = rendered(case, f"{path}=null")
     if status:
@@ -80,7 +74,6 @@ def fault(case: renders.Case, key: Key, default: object) -> str | None:
 
 
 def faults(case: renders.Case, tried: dict[Key, object]) -> dict[str, str]:
-    """Returns the faults by key."""
     arguments(case)
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda key: fault(case, key, tried[key]), tried)

@@ -1,4 +1,4 @@
-"""Common properties of the pods of services and gateways: identity, placement and number."""
+"""What pods of services and gateways share: identity, placement and count."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_an_autoscaler_takes_other_metrics_and_a_behavior(chart: str) -> None:
         ([], 1),
         (["replicas=8", "disruptionBudget.maxUnavailable=25%"], "25%"),
         (["disruptionBudget.enabled=false"], None),
-        # With a single pod, it would only block the drain of the pod's node.
+        # With one pod, the budget would only block node drains.
         (["replicas=1"], None),
         ([*SCALED, "autoscaling.minReplicas=1", "autoscaling.maxReplicas=1"], None),
         (["replicas=1", *SCALED[:2], "autoscaling.minReplicas=1", "autoscaling.maxReplicas=2"], 1),
@@ -53,7 +53,7 @@ def test_a_disruption_budget_where_there_can_be_two_pods(
     found = render(chart, *settings).get("PodDisruptionBudget", {}).get("spec", {})
     assert found.get("maxUnavailable") == most
     assert "minAvailable" not in found
-    # Pods that are not ready may be evicted, too.
+    # Also evict pods that are not ready.
     assert found.get("unhealthyPodEvictionPolicy") == ("AlwaysAllow" if most else None)
 
 
@@ -62,7 +62,7 @@ def test_an_account_without_a_token(chart: str) -> None:
     assert own["ServiceAccount"]["automountServiceAccountToken"] is False
     assert pod(own)["serviceAccountName"] == own["ServiceAccount"]["metadata"]["name"]
     assert pod(own)["automountServiceAccountToken"] is False
-    # The server would reject variables of Services named corelane-....
+    # The server rejects unknown CORELANE_ variables, which Services of that name would set.
     assert pod(own)["enableServiceLinks"] is False
     shared = render(chart, "serviceAccount.create=false", "serviceAccount.name=shared")
     assert "ServiceAccount" not in shared
@@ -83,7 +83,7 @@ def test_pods_are_restricted(chart: str) -> None:
 
 def test_sysctls_and_unsafe_ones_on_demand(chart: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
-    # A sysctl is text, which --set would convert to a number.
+    # --set would turn the sysctl into a number.
     values.write_text('unsafeSysctls: {net.core.somaxconn: "65535"}')
     listed = pod(render(chart, values=values))["securityContext"]["sysctls"]
     assert {"name": "net.core.somaxconn", "value": "65535"} in listed

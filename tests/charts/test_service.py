@@ -1,5 +1,6 @@
-"""What charts/service tells a replica, judged by the real server, what gateways take for granted of it, and the values for
-autoscaling that `corelane capacity --hpa` writes."""
+"""charts/service: settings that the real server accepts, assumptions shared with gateways, and the
+output of `corelane capacity --hpa`.
+"""
 
 import json
 import os
@@ -24,7 +25,7 @@ SET_BY_CHART = {"listen", "admin.listen", "replica", "lanes", "pin"}
 
 @pytest.fixture
 def check(binary: Path, tmp_path: Path) -> Check:
-    """Returns the settings that `corelane-server --check` shows, in the environment of a rendered replica."""
+    """Runs `corelane-server --check` in the environment of a rendered replica."""
 
     def run(*settings: str, values: Path | None = None) -> dict[str, str]:
         objects = render("service", *settings, values=values)
@@ -41,7 +42,6 @@ def check(binary: Path, tmp_path: Path) -> Check:
 
 
 def shown(binary: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Returns the settings by key."""
     result = subprocess.run(
         [binary, "--check"], env=environment, capture_output=True, text=True, check=False
     )
@@ -172,7 +172,7 @@ def test_gateway_knows_the_servers_defaults(check: Check) -> None:
 def test_the_examples_are_accepted(check: Check, database: str, tmp_path: Path) -> None:
     (tmp_path / "tokens").touch()
     example = CHARTS / "service" / f"values-reference-{database}.yaml"
-    # A pod has the Secret here, but this machine has no file.
+    # The Secret exists only in a pod.
     accepted = check(f"config.auth.tokens={tmp_path}/tokens", values=example)
     assert accepted["database.kind"] == database
 
@@ -180,7 +180,7 @@ def test_the_examples_are_accepted(check: Check, database: str, tmp_path: Path) 
 @pytest.mark.fast
 @pytest.mark.parametrize("quotes", ["", '"'])
 def test_a_tag_of_digits_needs_no_quotes(quotes: str, tmp_path: Path) -> None:
-    # As a number with an exponent, the tag would name no image.
+    # As a float, the tag would be wrong.
     (tmp_path / "values.yaml").write_text(f"image: {{tag: {quotes}20260504{quotes}}}\n")
     pod = container(render("service", values=tmp_path / "values.yaml"))
     assert pod["image"].endswith(":20260504")
@@ -205,13 +205,11 @@ def test_gateway_looks_for_the_service_of_the_reference(gateway: str, server: st
 SHIPPED = REPOSITORY / "charts" / "service" / "values-autoscaling.yaml"
 WRITTEN_BY = "# Written by: "
 FEW = "--requests=20000"
-"""Number of simulated requests: an unoptimised build takes seconds for the default number."""
+"""Fewer simulated requests, because unoptimised builds are slow."""
 
 
 @pytest.fixture
 def corelane(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command; the caller judges the result."""
-
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
 
@@ -219,7 +217,6 @@ def corelane(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def autoscaler(file: Path) -> dict:
-    """Returns the HorizontalPodAutoscaler that the chart renders from a values file."""
     return render("service", values=file)["HorizontalPodAutoscaler"]
 
 
@@ -234,7 +231,7 @@ def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> N
 
 ADAPTER = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
 MEASURED = {
-    # Two lanes, of which one is twice as busy; the last scrape but one of the second replica failed.
+    # Two lanes, one twice as busy; one scrape of the second replica failed.
     "corelane_lane_busy_seconds_total": {
         "pod='shop-0',lane='0'": "0+7.5x8",
         "pod='shop-0',lane='1'": "0+3.75x8",
@@ -251,7 +248,7 @@ READ = {
     "corelane_expected_wait_seconds": {"shop-0": 0.375},
     "corelane_replicas_required": {"shop": 3},
 }
-"""The adapter's values after two minutes, for each replica or service."""
+"""Adapter values after two minutes, per replica or service."""
 
 
 def test_the_adapter_reads_the_mean_of_the_lanes(tmp_path: Path) -> None:
@@ -295,7 +292,7 @@ def test_an_api_server_takes_what_is_written(
     api: Api, corelane: Callable, tmp_path: Path, target: str, most: dict[str, int]
 ) -> None:
     mix = "GET /hello=90%, GET /work=10%:7ms"
-    # The default number of requests: with fewer, the error is up to 50 thousandths.
+    # Fewer simulated requests would increase the error to 5 %.
     written = corelane("capacity", "--mix", mix, "--rps=7000", "--p99", target, "--hpa=busy")
     assert written.returncode == 0, written.stderr
     values = tmp_path / "values.yaml"
@@ -309,7 +306,7 @@ def test_an_api_server_takes_what_is_written(
     (metric,) = hpa["spec"]["metrics"]
     assert metric["pods"]["metric"] == {"name": "corelane_lane_busy_ratio"}
     busy = int(metric["pods"]["target"]["averageValue"].removesuffix("m"))
-    # A longer time allows busier lanes, so fewer replicas suffice.
+    # A higher limit allows busier lanes and thus fewer replicas.
     assert most["busy"] - 100 < busy <= most["busy"]
     assert 2 == hpa["spec"]["minReplicas"] < hpa["spec"]["maxReplicas"] <= most["max"]
 

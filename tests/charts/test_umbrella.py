@@ -1,4 +1,4 @@
-"""Objects of one chart, and of service and gateway in one release, that must match."""
+"""Consistency within one chart, and between service and gateway of a release."""
 
 import shutil
 import tarfile
@@ -16,7 +16,6 @@ pytestmark = pytest.mark.fast
 
 
 def names(*settings: str, values: Path | None = None) -> set[tuple[str, str]]:
-    """Returns kind and name of every object except hooks."""
     objects = documents("corelane", *settings, values=values)
     return {(each["kind"], each["metadata"]["name"]) for each in objects if not is_hook(each)}
 
@@ -64,7 +63,6 @@ def test_one_registry_serves_all_images() -> None:
 
 
 def resources(values: Path) -> dict[str, dict]:
-    """Returns the resources of each Deployment's container."""
     return {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["resources"]
         for each in documents("corelane", values=values)
@@ -80,7 +78,7 @@ ONE_CPU_NODES = CHARTS / "corelane" / "values-one-cpu-nodes.yaml"
 def test_nodes_with_one_cpu_give_it_to_a_replica(values: Path) -> None:
     found = resources(values)
     server = found["corelane-server"]
-    # CPU and memory, which alone make a pod Guaranteed.
+    # Guaranteed pods need exactly these two.
     assert server["limits"].keys() == {"cpu", "memory"}
     assert server["limits"].items() <= server["requests"].items()
     assert server["requests"]["cpu"] == "1"
@@ -92,8 +90,6 @@ def test_the_test_cluster_has_the_values_for_its_nodes() -> None:
 
 
 def leaves(values: Path) -> set[tuple[str, str]]:
-    """Returns the dotted names of all values in a file, with the values."""
-
     def walk(part: dict, prefix: str) -> Iterator[tuple[str, str]]:
         for key, value in part.items():
             if isinstance(value, dict):
@@ -114,8 +110,8 @@ def test_default_values_ask_for_no_whole_cpu(tmp_path: Path) -> None:
 
 
 def test_a_packaged_chart_renders_the_same(tmp_path: Path) -> None:
-    """Packages a copy in which `helm dependency build` ran, which leaves archives next to links."""
-    # The copy includes the targets of the links in charts/monitoring.
+    """The copy ran `helm dependency build`, which leaves archives next to links."""
+    # Targets of the links in charts/monitoring.
     for copied in ("charts", "dashboards"):
         shutil.copytree(REPOSITORY / copied, tmp_path / copied, symlinks=True)
     folder = tmp_path / "charts"
@@ -161,7 +157,7 @@ RESOURCES = {"resources": {"requests": QUANTITIES, "limits": QUANTITIES}}
     ],
 )
 def test_every_container_fits_a_quota(chart: str, values: dict, tmp_path: Path) -> None:
-    """Including hooks: a namespace with a ResourceQuota rejects a pod that lacks one of its resources."""
+    """Includes hooks: with a ResourceQuota, namespaces reject pods without requests and limits."""
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
     found = {}
     for each in documents(chart, values=tmp_path / "values.yaml"):

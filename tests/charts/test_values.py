@@ -1,6 +1,6 @@
-"""Values that Kubernetes, a kubelet or Envoy would reject after a release began. The chart rejects them first.
+"""Values that Kubernetes, the kubelet or Envoy would reject late; the chart rejects them early.
 
-Text that looks like a number or a boolean stays text in the rendered objects.
+Numeric-looking text stays text.
 """
 
 import json
@@ -21,7 +21,7 @@ ROWS = [
     for row in rows
 ]
 IMAGE = {"service": {"image": {"repository": "registry.example/team/shop", "tag": "1"}}}
-"""Values of charts that have no image without them."""
+"""Charts without a default image."""
 
 
 @pytest.mark.parametrize(("chart", "row"), ROWS, ids=lambda it: json.dumps(it)[:60])
@@ -58,7 +58,7 @@ NAMES = {
     "loadtest": "serviceAccount.name priorityClassName target.token.secret target.token.key authorities.configMap "
     "remoteWrite.secret remoteWrite.certificate remoteWrite.tokenKey testid",
 }
-"""Keys whose values are text."""
+"""Keys with text values."""
 FIXED = {
     "service": "routes.enabled=true,env[0].name=A,cpus=1",
     "gateway": "tls.enabled=true,service.type=LoadBalancer,routeObjects.enabled=true,extraEnv[0].name=A,"
@@ -70,7 +70,7 @@ FIXED = {
 
 
 def texts(chart: str, word: str) -> str:
-    """Returns a chart's objects with a word for each name, without the checksums."""
+    """Renders with every name replaced, without checksums."""
     files = [f"--values={file}" for file in (renders.REGISTRY, *BASES.get(chart, ()))]
     sets = [f"--set-string={key}={word}" for key in NAMES[chart].split()]
     argv = [CHARTS / chart, "--namespace", word, *files, "--set", FIXED[chart], *sets]
@@ -79,7 +79,7 @@ def texts(chart: str, word: str) -> str:
     objects = [each for each in yaml.load_all(result.stdout, LOADER) if each]
     for each in objects:
         for name, text in each.get("data", {}).items():
-            # This is YAML inside YAML, whose quotes differ as they should.
+            # Nested YAML is quoted differently.
             each["data"][name] = (
                 yaml.load(text, LOADER) if name.endswith((".yaml", ".yml")) else text
             )

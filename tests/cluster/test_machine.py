@@ -1,4 +1,4 @@
-"""What developers run, on cgroup v2: the cgroups of the cluster's nodes, `make up`, and the whole local cluster."""
+"""Developer tooling on cgroup v2: node cgroups, `make up`, and a complete local cluster."""
 
 import json
 import os
@@ -38,7 +38,7 @@ cgroups.remove(found)
 
 
 def cluster(machine: Machine, script: str) -> str:
-    """Runs lines of Python with the cluster's modules; what they print."""
+    """Runs Python code with the cluster's modules and returns its output."""
     words = f"PYTHONPATH={HACK} PYTHONDONTWRITEBYTECODE=1 {PYTHON} -S -"
     return machine.good(f"{words} <<'END'\n{COMMON}{script}\nEND")
 
@@ -48,7 +48,7 @@ def test_pods_of_a_node_stay_on_its_cpus(large: Machine) -> None:
     pids = []
     for node in ("node1", "node2"):
         pods = f"/sys/fs/cgroup/corelane-{node}/kubepods"
-        # As a kubelet that knows all CPUs would have it, and as one that has given its own away.
+        # As for a kubelet that sees all CPUs, and for one whose CPUs are assigned elsewhere.
         made = large.good(f"""
             mkdir -p {pods}/shared
             for folder in {pods}/.. {pods}; do
@@ -60,7 +60,7 @@ def test_pods_of_a_node_stay_on_its_cpus(large: Machine) -> None:
             """)
         pids.append(int(made))
     allowed = "grep -h Cpus_allowed_list: /proc/PID/status | cut -f2"
-    # The end of the shell's line is before the process is in its cgroup.
+    # The shell returns before the process has joined its cgroup.
     masks = [
         large.good(f"until {mask} | grep -qv 0-7; do usleep 100000; done; {mask}")
         for mask in (allowed.replace("PID", str(pid)) for pid in pids)
@@ -78,9 +78,8 @@ def test_pods_of_a_node_stay_on_its_cpus(large: Machine) -> None:
 
 
 STATE = "/cluster"
-"""Not below /run, which each node has for itself."""
 SLOW = 1800.0
-"""Longest time in seconds for a command of the cluster, which takes minutes on emulated CPUs."""
+"""Command timeout in seconds; commands take minutes on emulated CPUs."""
 
 POD = """
 apiVersion: v1
@@ -102,13 +101,12 @@ spec:
 
 @pytest.fixture(scope="module")
 def housed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with four CPUs and the file system of the tests."""
+    """Four CPUs and the file system of the tests."""
     with booted_with(tmp_path_factory.mktemp("housed"), hardware=HOUSED) as machine:
         yield machine
 
 
 def hack(machine: Machine, *words: str) -> str:
-    """Runs a program of hack; what it prints."""
     path = shlex.quote(os.environ["PATH"])
     environment = f"HOME={Path.home()} PATH={path} CLUSTER_STATE={STATE} TEST_SLOWER=15 PYTHONDONTWRITEBYTECODE=1"
     command = f"cd {REPOSITORY} && ulimit -n 65536 && {environment} {PYTHON}"
@@ -116,8 +114,8 @@ def hack(machine: Machine, *words: str) -> str:
 
 
 def test_the_tests_of_the_local_platform_pass(housed: Machine) -> None:
-    """Each replica has a CPU of its own and answers through the gateway, and `down` leaves no process."""
-    # The machine has no network, so all that `up` needs is obtained and built before.
+    """Every replica owns a CPU and answers through the gateway; `down` leaves no process."""
+    # There is no network, so everything is downloaded and built in advance.
     resolve.ensure(up.TOOLS)
     program("corelane-server")
     chosen = "through_the_gateway or its_cpu_only or scrapes_every_part or down_leaves_no_process"
@@ -127,8 +125,7 @@ def test_the_tests_of_the_local_platform_pass(housed: Machine) -> None:
 
 @pytest.fixture(scope="module")
 def whole(housed: Machine) -> Iterator[Machine]:
-    """The machine, in which a cluster is up."""
-    # The layers of images cannot be on an overlay.
+    # Image layers cannot be stored on an overlay.
     housed.good(f"mkdir {STATE} && mount -t tmpfs -o size=3G state {STATE}")
     hack(housed, "cluster", "up")
     yield housed
@@ -136,7 +133,7 @@ def whole(housed: Machine) -> Iterator[Machine]:
 
 
 def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(whole: Machine) -> None:
-    """One on each node that owns a CPU, and one that does not, which stays on the other CPU of its node."""
+    """One server on each node that has exclusive CPUs, and one that shares the remaining CPU."""
     server = images.build("server")
     hack(whole, "cluster", "load", str(server.archive))
     own = "{limits: {cpu: 1, memory: 128Mi}}"
@@ -154,7 +151,7 @@ def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(whole: Machine)
     status = {pod["metadata"]["name"]: pod["status"] for pod in found}
 
     def cpus(name: str) -> frozenset[int]:
-        """Those that the processes of a pod's server may use."""
+        """CPUs allowed for a pod's server processes."""
         (container,) = status[name]["containerStatuses"]
         script = f"""
             for process in $(cat $(find /sys/fs/cgroup -path '*/{container["containerID"][13:]}/cgroup.procs')); do
@@ -163,7 +160,6 @@ def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(whole: Machine)
         return frozenset().union(*map(cpu_list, whole.good(script).split()))
 
     def lanes(name: str) -> list[int | None]:
-        """The CPUs of its lanes."""
         url = f"http://{status[name]['podIP']}:8081/lanes"
         return [
             lane["cpu"] for lane in json.loads(whole.good(f"/run/busybox wget -qO- {url}"))["lanes"]

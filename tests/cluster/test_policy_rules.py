@@ -1,4 +1,4 @@
-"""NetworkPolicies as nftables rules."""
+"""NetworkPolicies translated to nftables."""
 
 import pytest
 
@@ -30,7 +30,6 @@ NAMESPACES = [
 
 
 def rules(*policies: dict, node: str = "node1") -> dict[str, list[str]]:
-    """The rules of each chain."""
     world = World([SERVER, GATEWAY, WATCHER], NAMESPACES, list(policies))
     chains: dict[str, list[str]] = {}
     for line in map(str.strip, ruleset(world, node).splitlines()):

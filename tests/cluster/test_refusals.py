@@ -1,7 +1,7 @@
-"""Errors of `up` before it changes anything, and what `down` removes.
+"""Errors that `up` reports before changing anything, and cleanup by `down`.
 
-Each command runs in a network namespace of its own, with a state folder and cgroups of the
-test's: nothing here sees or touches a cluster that is up on the machine.
+Commands run in separate network namespaces, with their own state folder and cgroups, so a running
+cluster is unaffected.
 """
 
 import os
@@ -16,7 +16,7 @@ from cluster import records
 from stack import REPOSITORY, eventually
 from tools.resolve import tool
 
-# Only developers use the local cluster.
+# The local cluster is a developer tool.
 pytestmark = pytest.mark.nightly
 
 ROOT = os.geteuid() == 0
@@ -24,14 +24,12 @@ ALONE = ["unshare", "--net", "--mount", *([] if ROOT else ["--user", "--map-root
 
 
 class Machine:
-    """Runs hack/cluster where no other cluster is."""
-
     def __init__(self, folder: Path) -> None:
         self.state = folder / "state"
         self.variables = {"CLUSTER": "local", "CLUSTER_STATE": str(self.state)}
 
     def without_cgroups(self, folder: Path) -> None:
-        """No hierarchy is mounted there: `up` ends at that, `down` finds none of the nodes'."""
+        """No cgroup hierarchy: `up` fails, and `down` finds no nodes."""
         self.variables["CLUSTER_CGROUPS"] = str(folder)
 
     def run(self, command: str, before: str = "true") -> subprocess.CompletedProcess[str]:
@@ -56,7 +54,7 @@ def _without_settings() -> dict[str, str]:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    # Installed before: the namespaces of a test have no network.
+    # Installed in advance, as the namespaces have no network.
     tool("ip")
     made = Machine(tmp_path)
     made.without_cgroups(tmp_path)
@@ -65,7 +63,6 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def marked(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
-    """A process as up starts them."""
     environment = {"PATH": os.environ["PATH"], records.MARK: str(machine.state)}
     with subprocess.Popen(["sleep", "600"], env=environment) as process:
         yield process
@@ -93,7 +90,7 @@ def test_a_network_in_use_names_its_holder(machine: Machine, before: str, holder
 
 @pytest.mark.parametrize("boot", ["this boot", "an earlier boot"])
 def test_what_an_ended_cluster_left_is_removed(machine: Machine, boot: str) -> None:
-    # The recorded namespaces may be somebody else's after a restart: here they are this test's.
+    # After a reboot the recorded ids may belong to others; here, to the test.
     namespaces = {} if boot == "this boot" else {"node1": _own_inodes()}
     machine.record(
         boot=records.boot() if boot == "this boot" else "another",
@@ -103,7 +100,7 @@ def test_what_an_ended_cluster_left_is_removed(machine: Machine, boot: str) -> N
     )
     result = machine.run("up")
     assert "an earlier cluster has ended; removing what it left" in result.stderr
-    # The start goes on, up to what a test's machine lacks.
+    # Startup proceeds to the next missing requirement.
     assert "earlier cluster is" not in result.stderr
     assert machine.run("down").stdout == "No cluster is up.\n"
 
@@ -118,7 +115,7 @@ def test_down_ends_marked_processes_and_no_others(
 ) -> None:
     with subprocess.Popen(["sleep", "600"]) as stranger:
         try:
-            # A recorded pid has a new owner by now.
+            # The pid was reused.
             machine.record(processes={"node1": {"pid": stranger.pid, "started": "1"}})
             result = machine.run("down")
             assert stranger.poll() is None

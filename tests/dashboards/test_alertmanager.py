@@ -1,4 +1,4 @@
-"""A real Alertmanager with the configuration of dashboards/alertmanager: who hears what, and what is kept quiet."""
+"""Routing and inhibition of dashboards/alertmanager, tested with a real Alertmanager."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,7 +18,6 @@ Fire = Callable[..., Callable[[], list[dict]]]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An Alertmanager that has just started."""
     folder: Path = tmp_path_factory.mktemp("alertmanager")
     port = free_ports()
     url = f"http://{HOST}:{port}"
@@ -29,7 +28,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fire(address: str, request: pytest.FixtureRequest) -> Fire:
-    """Fires alerts, in a namespace of the test's own; gives a look at what has become of them."""
+    """Fires alerts in a namespace of the test, and returns a function that reads their state."""
     namespace = request.node.name
 
     def look() -> list[dict]:

@@ -1,4 +1,4 @@
-"""Each alert is listed, has a runbook, and has cases that show it firing and silent."""
+"""Every alert is listed, has a runbook, and has test cases for firing and not firing."""
 
 import re
 
@@ -25,13 +25,12 @@ CASES = [
     for case in test.get("alert_rule_test", [])
 ]
 SHOWN = {(case["alertname"], bool(case["exp_alerts"])) for case in CASES}
-"""The alerts that a case shows firing, and silent."""
 
 EVERY_ALERT = pytest.mark.parametrize("alert", ALERTS)
 
 
 def of(alert: str, part: str, key: str) -> list[str]:
-    """What the rules of an alert have there; an alert has one rule for each severity."""
+    """Values of one key across an alert's rules, one rule per severity."""
     return list(dict.fromkeys(rule[part][key] for rule in RULES if rule["alert"] == alert))
 
 
@@ -64,7 +63,7 @@ def test_a_case_shows_it_firing_and_one_silent(alert: str) -> None:
 
 @EVERY_ALERT
 def test_it_says_whose_it_is_so_that_teams_can_share_a_prometheus(alert: str) -> None:
-    # promtool compares these labels with those of the rule, and takes no others.
+    # promtool compares exactly these labels.
     found = [
         set(it["exp_labels"])
         for case in CASES

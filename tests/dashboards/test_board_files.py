@@ -1,4 +1,4 @@
-"""The files of the dashboards: generated from the code, and valid for Grafana and Prometheus."""
+"""Dashboard files are up to date, and valid for Grafana and Prometheus."""
 
 import json
 import re
@@ -13,7 +13,6 @@ FILES = sorted((REPOSITORY / "dashboards" / "json").glob("*.json"))
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Runs the generator in `folder`."""
     python = resolve.tool("dashboards-python")
     argv = [python, folder / "grafana", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -25,7 +24,6 @@ def test_the_files_are_what_the_code_writes() -> None:
 
 
 def expressions(value: object) -> list[str]:
-    """All queries of a dashboard."""
     if isinstance(value, list):
         return [found for each in value for found in expressions(each)]
     if not isinstance(value, dict):
@@ -38,7 +36,7 @@ def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
     built_in = {"__rate_interval": "1m", "__rate_interval_ms": "60000"}
     filled = [re.sub(r"\$(\w+)", lambda it: built_in.get(it[1], "x"), each) for each in queries]
     rules = [{"record": f"query_{index}", "expr": it} for index, it in enumerate(filled)]
-    # JSON is YAML (YAML 1.2, section 1.3).
+    # JSON is a subset of YAML (YAML 1.2, section 1.3).
     file = tmp_path / "queries.json"
     file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
     argv = [resolve.tool("promtool"), "check", "rules", "--lint=none", file]
@@ -65,14 +63,14 @@ def test_grafanas_own_types_hold_all_that_the_files_say() -> None:
     for read, file in zip(json.loads(reading.stdout), FILES, strict=True):
         wanted = json.loads(file.read_text())
         for mark in wanted["annotations"]["list"]:
-            # Members of the Prometheus data source's annotations, which these types leave out.
+            # Annotation fields missing from the generated types.
             for member in ("titleFormat", "textFormat", "step", "useValueForTime"):
                 del mark[member]
         assert lost(wanted, read, file.stem) == []
 
 
 def lost(wanted: object, read: object, at: str) -> list[str]:
-    """What is said in `wanted` and not in `read`, which may have defaults beside it."""
+    """Paths in `wanted` that are missing from `read`; additional defaults are fine."""
     if isinstance(wanted, dict) and isinstance(read, dict):
         return [it for key in wanted for it in lost(wanted[key], read.get(key), f"{at}.{key}")]
     if isinstance(wanted, list) and isinstance(read, list) and len(wanted) == len(read):

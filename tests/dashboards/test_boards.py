@@ -1,4 +1,4 @@
-"""The dashboards as Grafana reads them: grid, variables, links, and what every panel must have."""
+"""Dashboards as loaded by Grafana: grid, variables, links and panel conventions."""
 
 import itertools
 import json
@@ -18,11 +18,11 @@ BOARDS = {file.stem: json.loads(file.read_text()) for file in FILES}
 
 COMMON = ["datasource", "cluster", "namespace", "service", "gateway", "pod", "route"]
 SCREEN = 22
-"""Rows of the grid that 1080 lines show."""
+"""Grid rows visible at 1080 lines."""
 
 
 def panels(board: dict) -> list[dict]:
-    """All panels but the heads of folded rows."""
+    """Skips the headers of collapsed rows."""
     inner = [panel.get("panels", []) for panel in board["panels"]]
     found = [*board["panels"], *itertools.chain.from_iterable(inner)]
     return [panel for panel in found if panel["type"] != "row"]
@@ -36,13 +36,11 @@ NAMES = {
 
 
 def expressions(board: dict) -> list[str]:
-    """All queries, of panels and of marks."""
     targets = [target["expr"] for panel in panels(board) for target in panel["targets"]]
     return targets + [mark["expr"] for mark in board["annotations"]["list"]]
 
 
 def name(board: dict, panel: dict) -> str:
-    """What a failure calls a panel."""
     return f"{board['uid']}: {panel['title']}"
 
 
@@ -145,7 +143,7 @@ def test_numbers_and_titles_of_panels_are_unique(board: dict) -> None:
 @every_panel
 def test_a_panel_has_a_title_that_fits_a_description_and_a_unit(board: dict, panel: dict) -> None:
     assert "?" not in panel["title"], "the question is in the description"
-    # What 1920 pixels show of it: a column has 80, and a character 8.
+    # At 1920 pixels a column has 80, and a character needs about 9.
     assert len(panel["title"]) <= 9 * panel["gridPos"]["w"]
     assert re.match(r"\w.+\? \w.+", panel["description"], re.DOTALL)
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -153,7 +151,7 @@ def test_a_panel_has_a_title_that_fits_a_description_and_a_unit(board: dict, pan
 
 @every_panel
 def test_panels_that_a_description_names_exist(board: dict, panel: dict) -> None:
-    """*Name* is a panel or row of any dashboard, or a dashboard."""
+    """*Name* refers to a panel, row or dashboard."""
     assert set(re.findall(r"\*([^*]+)\*", panel["description"])) <= NAMES
 
 
@@ -183,7 +181,7 @@ def test_links_lead_to_a_dashboard_that_takes_the_choice(board: dict, panel: dic
 
 
 def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
-    # The objective's budget is of all servers.
+    # Applies to all servers together.
     whole = ["Error budget left (3 d)"]
     board = BOARDS["corelane-service"]
     asked = {p["title"]: [it["expr"] for it in p["targets"]] for p in panels(board)}
@@ -193,8 +191,8 @@ def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
 
 @every_panel
 def test_a_panel_tells_platforms_apart(board: dict, panel: dict) -> None:
-    """Another one in the same Prometheus has services of the same name; so has another cluster."""
-    # What is of nodes, of a load test or of Prometheus is of no namespace.
+    """Platforms and clusters that share a Prometheus may use the same service names."""
+    # Nodes, load tests and Prometheus itself have no namespace.
     shared = r"corelane_node_|k6_|prometheus_rule_"
     for target in panel["targets"]:
         assert 'namespace="$namespace"' in target["expr"] or re.search(shared, target["expr"])

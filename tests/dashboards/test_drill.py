@@ -1,4 +1,4 @@
-"""Every alert has a drill, and the verdict of a drill is right."""
+"""Every alert has a drill, and drills are judged correctly."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_every_alert_has_a_drill_and_every_drill_an_alert() -> None:
 
 
 def track() -> Track:
-    """An alert before its cause."""
+    """A track before the fault."""
     return Track("CorelaneStall", fires=90, resolves=60)
 
 
@@ -41,7 +41,7 @@ def test_an_alert_that_fires_is_told_and_is_resolved_is_ok() -> None:
     assert one.look([FIRING], [FIRING.labels], LABELS, 5)
     assert not one.gone([FIRING], LABELS, 1)
     assert one.gone([], LABELS, 3)
-    # The first time counts.
+    # Only the first time counts.
     assert one.gone([], LABELS, 9)
     assert (one.fired, one.resolved, one.verdict) == (2, 3, OK)
 

@@ -1,4 +1,4 @@
-"""The parts of a stage, and how `make check-dashboards` judges the results of queries, with a real Prometheus."""
+"""Building blocks of `make check-dashboards`, against a real Prometheus."""
 
 from collections.abc import Iterator
 
@@ -15,9 +15,8 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """One that scrapes itself."""
     folder = tmp_path_factory.mktemp("prometheus")
-    # Two elements with the same labels are an error of the evaluation, not of the syntax.
+    # Duplicate series only fail at evaluation.
     (folder / "rules.yaml").write_text(
         "groups: [{name: one, interval: 200ms, rules: [{record: fine, expr: vector(1)}, "
         "{record: broken, expr: 'up * on () group_left () (vector(1) or label_replace(vector(1), "
@@ -35,7 +34,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         ("scalar(up)", ""),
         ("no_such_series", "empty"),
         ("vector(0) / vector(0)", "only NaN"),
-        # One number is enough.
+        # A single number suffices.
         ('label_replace(vector(1), "a", "b", "", "") or vector(0) / vector(0)', ""),
     ],
 )
@@ -54,7 +53,6 @@ def test_an_error_of_prometheus_is_reported(prometheus: Prometheus) -> None:
 
 
 def board(*panels: dict, templating: list[dict] | None = None) -> Dashboard:
-    """A dashboard with these panels."""
     return boards.read(
         {
             "uid": "one",
@@ -66,7 +64,6 @@ def board(*panels: dict, templating: list[dict] | None = None) -> Dashboard:
 
 
 def panel(title: str, *expressions: str) -> dict:
-    """A panel with these queries."""
     targets = [
         {"refId": chr(ord("A") + index), "expr": expression, "instant": True}
         for index, expression in enumerate(expressions)
@@ -77,7 +74,6 @@ def panel(title: str, *expressions: str) -> dict:
 def judged(
     prometheus: Prometheus, dashboard: Dashboard, empty: dict[tuple[str, str, str], str]
 ) -> Judge:
-    """The findings for all of its panels."""
     judge = Judge(dashboard, empty)
     for each in dashboard.panels:
         for query in each.queries:
@@ -110,7 +106,7 @@ def test_an_empty_query_fails_unless_it_is_listed(prometheus: Prometheus) -> Non
     [
         ("count(up) or vector(0)", ""),
         ("(sum(up) or vector(0)) / count(up)", ""),
-        # Shows 0 for ever: there is no such label.
+        # Always 0, because the label does not exist.
         ('count(up{pot="one"}) or vector(0)', "empty"),
         ('(sum(up{pot="one"}) or vector(0)) / count(up)', "empty"),
         ("sum( or vector(0)", "400"),

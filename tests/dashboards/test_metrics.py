@@ -1,4 +1,4 @@
-"""The catalogue of series is sound, its page is written from it, and rules and dashboards read what it has."""
+"""The series catalogue is consistent, its page is current, and rules and dashboards match it."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def test_a_name_is_listed_once() -> None:
 
 def test_names_tell_the_type_and_the_unit() -> None:
     for series in SERIES:
-        # Envoy's names are its own; those of records end in how they are computed.
+        # Envoy chooses its own names, and recording rules end in their function.
         if series.name.startswith("envoy_") or ":" in series.name:
             continue
         assert (series.type == "counter") == series.name.endswith("_total"), series.name
@@ -75,13 +75,12 @@ def test_a_record_is_named_by_its_labels() -> None:
     for series in PARTS["recorded"].series():
         level, *_ = series.name.split(":")
         of_level = set(level.split("_")) - {"service", "slo"}
-        # Of the objectives themselves, only overrides have a route.
+        # Only objective overrides have a `route`.
         more = {"code", "le", "slo"} | ({"route"} if level == "slo" else set())
         assert of_level == set(series.labels) - more, series.name
 
 
 def part(**series: object) -> Part:
-    """A part with one gauge that two lanes show."""
     told = {"type": "gauge", "meaning": "M", "cost": "2 * lanes", "labels": ("lane", "side")}
     one = Series(name="corelane_x", values={"side": ("in", "out")}, **told | series)
     about = {"title": "", "jobs": (), "per": "", "intro": "", "example_is": ""}
@@ -129,10 +128,10 @@ LABELS = {label for part in PARTS.values() for label in part.labels}
 
 ADAPTER = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
 OTHERS = {"corelane_migrations", *re.findall(r"as: (corelane_\w+)", ADAPTER.read_text())}
-"""What has such a name and is no series: a table of the database, and what an adapter makes of series."""
+"""Names that resemble series: a database table, and metrics from an adapter."""
 
 PAGES = subprocess.run(
-    # The changelog names what was removed.
+    # The changelog mentions removed series.
     ["git", "ls-files", "*.md", ":!CHANGELOG.md"],
     cwd=REPOSITORY,
     capture_output=True,
@@ -142,7 +141,7 @@ PAGES = subprocess.run(
 
 
 def unknown(text: str) -> list[str]:
-    """The words that look like series and are none; one that ends in _ stands for all that begin so."""
+    """Words that look like series but are not in the catalogue. A trailing _ marks a prefix."""
     words = re.findall(r"(?<![\w:-])(?:[a-z_]+:)?(?:corelane|envoy)_[\w:]+", text)
     prefixes = tuple(prefix.name for part in PARTS.values() for prefix in part.prefixes)
 
@@ -171,18 +170,17 @@ def test_a_wrong_name_is_found() -> None:
 DASHBOARDS = REPOSITORY / "dashboards"
 
 NOT_OURS = ("up", "ALERTS", "scrape_", "prometheus_", "alertmanager_", "k6_", "container_", "kube_")
-"""What Prometheus, Alertmanager, k6, the kubelet and kube-state-metrics make: their own documentation lists it."""
+"""Series of Prometheus, Alertmanager, k6, the kubelet and kube-state-metrics."""
 
 
 def of_rules(file: Path) -> Iterator[tuple[str, str]]:
-    """Each rule's name and expression."""
     for group in yaml.safe_load(file.read_text())["groups"]:
         for rule in group["rules"]:
             yield rule.get("record") or rule["alert"], rule["expr"]
 
 
 def of_dashboard(value: object, title: str) -> Iterator[tuple[str, str]]:
-    """Each panel's title and expressions, and the queries of variables."""
+    """Titles and expressions of panels, and variable queries."""
     if isinstance(value, list):
         for each in value:
             yield from of_dashboard(each, title)
@@ -199,14 +197,12 @@ def of_dashboard(value: object, title: str) -> Iterator[tuple[str, str]]:
 
 
 def of_file(file: Path) -> list[tuple[str, str]]:
-    """All expressions of a dashboard or of a file of rules."""
     if file.suffix == ".json":
         return list(of_dashboard(json.loads(file.read_text()), ""))
     return list(of_rules(file))
 
 
 def wrong(selector: Selector) -> Iterator[str]:
-    """What a selector reads that is not there."""
     if any("$" in each.value for each in selector.names()):
         return
     if selector.name.startswith(NOT_OURS):
@@ -216,7 +212,7 @@ def wrong(selector: Selector) -> Iterator[str]:
         yield f"no series of the catalogue: {selector.name or selector.names()}"
     series = [LISTED[name] for name in names]
     for matcher in selector.matchers:
-        # What a variable stands for is known only to who looks; a name was looked at above.
+        # Variables have no fixed value, and names were checked above.
         if "$" in matcher.value or matcher.label == "__name__":
             continue
         if not any(_passes(matcher, name, each) for name, each in zip(names, series, strict=True)):
@@ -250,11 +246,11 @@ def test_what_is_read_is_there(file: Path) -> None:
 
 
 RATE = re.compile(r"(i?rate|increase|i?delta)\(([\w:]+)(\{[^}]*\})?\[([^\]]+)\]")
-"""In an expression without white space."""
+"""Matches expressions without white space."""
 
 
 def unborn(expression: str) -> list[str]:
-    """The rates of late series that do not count from 0 what appeared in their window: see docs/metrics.md."""
+    """Rates of late series that miss their first increase; see docs/metrics.md."""
     text = re.sub(r"\s+", "", re.sub(r"#[^\n]*", "", expression))
 
     def counts(rate: re.Match[str]) -> bool:
@@ -275,7 +271,6 @@ def unborn(expression: str) -> list[str]:
 
 
 def seconds(window: str) -> str:
-    """The length of a window, as a pattern."""
     if window.startswith("$"):
         return re.escape(f"({window}_ms/1000)")
     return str(int(window[:-1]) * {"s": 1, "m": 60, "h": 3600}[window[-1]])
@@ -298,7 +293,6 @@ def test_a_rate_that_misses_the_first_event_is_found() -> None:
 
 
 def read(expression: str) -> list[str]:
-    """What is wrong with an expression."""
     return [words for selector in selectors(expression) for words in wrong(selector)]
 
 

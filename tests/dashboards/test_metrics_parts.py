@@ -1,4 +1,4 @@
-"""The catalogue of series says what the running parts show, and nothing else."""
+"""Real processes expose exactly the series of the catalogue."""
 
 import json
 import re
@@ -44,11 +44,11 @@ READS = (
     "/openapi.json",
 )
 READS += ("/docs", "/projects", "/none")
-"""A path of each route that needs nothing before it."""
+"""One path per route that needs no setup."""
 
 
 def agrees(parts: list[catalogue.Part], read: Callable[[], bytes]) -> None:
-    """Waits until the page of a target is as the catalogue says."""
+    """Waits until a target's page matches the catalogue."""
     found: list[str] = []
 
     def same() -> bool:
@@ -58,7 +58,7 @@ def agrees(parts: list[catalogue.Part], read: Callable[[], bytes]) -> None:
     try:
         eventually(same, pause=0.1)
     except ToolError as error:
-        # Rather than the error of the wait: this one says what is not so.
+        # More helpful than the timeout.
         pytest.fail("\n".join(found) or str(error))
 
 
@@ -74,7 +74,9 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
     new = ask(server.admin, "/metrics").body.decode()
 
     def everywhere(path: str, method: str = "GET", **more: object) -> bytes:
-        """Asks on new connections until each lane has answered; the last reply."""
+        """Repeats a request on new connections until every lane has answered; returns the last
+        reply.
+        """
         lanes, replies = set(), []
 
         def answered() -> bool:
@@ -98,7 +100,7 @@ def test_server(start: Callable[..., Server], tmp_path: Path) -> None:
 
 
 def samples(server: Server, folder: Path) -> dict[str, float]:
-    """How many series Prometheus stores of a replica, by detail of charts/monitoring."""
+    """Stored samples of a replica for each detail level of charts/monitoring."""
     jobs = []
     for detail in ("low", "full"):
         rendered = template(
@@ -112,7 +114,7 @@ def samples(server: Server, folder: Path) -> dict[str, float]:
         made |= {"job_name": detail, "scrape_timeout": "1s", "scrape_interval": "1s"}
         made["metric_relabel_configs"] = job.get("metric_relabel_configs", [])
         jobs.append(made)
-    # A scrape that is too late has none.
+    # Missing if the scrape timed out.
     query = "max_over_time(scrape_samples_post_metric_relabeling[1m]) > 0"
     with prometheus(folder, {}, scrape_configs=jobs) as found:
 

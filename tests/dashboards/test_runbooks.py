@@ -1,4 +1,4 @@
-"""The queries and links of runbooks work, and an alert leads to each of their sections."""
+"""Runbook queries and links work, and every section is the target of an alert."""
 
 import re
 import subprocess
@@ -27,19 +27,17 @@ EVERY_RUNBOOK = pytest.mark.parametrize("runbook", RUNBOOKS, ids=lambda file: fi
 
 
 def spans(runbook: Path) -> list[str]:
-    """What stands between backticks, outside of blocks."""
     text = re.sub(r"^ *```.*?^ *```", "", runbook.read_text(), flags=re.DOTALL | re.MULTILINE)
     return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
 
 
 def queries(runbook: Path) -> list[str]:
-    """What names a series: PromQL, as text or in the command `query`."""
+    """PromQL, either inline or as argument of `query`."""
     found = [re.sub(r'^query "(.*)"$', r"\1", span) for span in spans(runbook)]
     return [query for query in found if SERIES.search(query)]
 
 
 def headings(page: Path, level: str = "#+") -> set[str]:
-    """The fragments that lead to a heading of the page."""
     found = re.findall(rf"^{level} (.*)", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
@@ -79,7 +77,7 @@ def test_its_links_lead_somewhere(runbook: Path) -> None:
 @pytest.mark.fast
 @EVERY_RUNBOOK
 def test_commands_can_be_pasted_after_the_header_block(runbook: Path) -> None:
-    """The first block of the page sets every variable, and defines the commands."""
+    """The first block defines all variables and commands."""
     (header,) = re.findall(r"\A.*?^```sh\n(.*?)^```", runbook.read_text(), re.DOTALL | re.MULTILINE)
     variables = set(re.findall(r"\b([A-Z]+)=", header))
     for span in spans(runbook):

@@ -1,4 +1,4 @@
-"""Options of the tests on a running cluster, the tests that CI runs on each change, and a database for servers."""
+"""Options, tiers and a database for tests on a running cluster."""
 
 import json
 import socket
@@ -14,15 +14,15 @@ from support.projects import Writer
 from support.releases import Release
 
 ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services"}
-"""Modules that CI runs on each change; all others are nightly."""
+"""Run by CI on each change; all others are nightly."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rounds 10` repeats upgrades of the server and load profiles of autoscalers ten times.
+    """`--rounds 10` repeats upgrades and load profiles ten times.
 
-    `--measure 5` scales up and down five times by EndpointSlices and five times by DNS. `--random 3600` injects
-    node faults for an hour. `--whole-periods` gives autoscalers the periods of a production cluster. `--ends`
-    is for a cluster that is deleted after the tests.
+    `--measure 5` scales up and down five times with EndpointSlices and with DNS. `--random 3600`
+    injects node faults for an hour. `--whole-periods` uses production periods for autoscalers.
+    `--ends` is for clusters deleted afterwards.
     """
     parser.addoption(
         "--rounds", type=int, default=1, metavar="N", help="upgrades and load profiles"
@@ -34,7 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test that uses `round` once for each round."""
     if "measured" in metafunc.fixturenames:
         rounds = metafunc.config.getoption("measure")
         ways = ["eds"] * (rounds or 1) + ["dns"] * rounds
@@ -44,25 +43,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that are not essential as nightly."""
     for item in items:
         if item.path.parent.name == "e2e" and item.path.stem not in ESSENTIAL:
             item.add_marker(pytest.mark.nightly)
 
 
 NAME = "test-projects"
-"""Name of the Secrets, and of the Service that gives PostgreSQL a name in the cluster."""
+"""Of the Secrets, and of the Service that names PostgreSQL."""
 
 
 def address_towards(node: str) -> str:
-    """Returns the address of this machine from which it reaches a node, and at which pods reach it."""
+    """This machine's address as seen from a node and its pods."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((node, 9))
         return probe.getsockname()[0]
 
 
 def objects(postgres: Postgres, writer: Writer) -> list[dict]:
-    """Returns the objects that the release refers to by name; the Service leads out of the cluster."""
+    """Objects that the release refers to; the Service points outside the cluster."""
     settings = postgres.settings
     port = {"name": "postgres", "protocol": "TCP", "port": settings.port}
     secret = {
@@ -91,7 +89,6 @@ def objects(postgres: Postgres, writer: Writer) -> list[dict]:
 
 
 def apply(cluster: Cluster, made: list[dict]) -> None:
-    """Creates or changes objects."""
     listed = {"apiVersion": "v1", "kind": "List", "items": made}
     cluster.kubectl("apply", "--filename", "-", stdin=json.dumps(listed))
 
@@ -100,8 +97,8 @@ def apply(cluster: Cluster, made: list[dict]) -> None:
 def database(
     new_postgres: Callable[..., Postgres], release: Release, tmp_path: Path
 ) -> Iterator[tuple[Postgres, Writer, list[str]]]:
-    """Starts a PostgreSQL with TLS on this machine that the pods reach by name; creates a token, and a
-    release's settings for both.
+    """Starts PostgreSQL with TLS on this machine, reachable from pods; yields the release's
+    settings with a token.
     """
     node = urlsplit(release.gateway).hostname
     server = new_postgres(tls=True, address=address_towards(node), names=[NAME])
@@ -125,6 +122,6 @@ def database(
             f"service.networkPolicy.egress[0].ports[0].port={settings.port}",
         ],
     )
-    # The next test deploys another release; until then, its replicas have no database.
+    # The next test deploys another release; its replicas have no database before that.
     for kind in ("secret", "service", "endpointslice"):
         release.cluster.kubectl("delete", kind, NAME, "--ignore-not-found")

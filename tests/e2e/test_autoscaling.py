@@ -1,10 +1,10 @@
-"""A HorizontalPodAutoscaler adds and removes replicas based on real metrics, under a changing load.
+"""A HorizontalPodAutoscaler scales on real metrics under a changing load.
 
-A replica has a tenth of a CPU, so that many of them, the gateway and the load have room on two CPUs. All
-periods are a fifth of those in production: of the controller, of scrapes, of the rules' windows and of the
-HPA's behaviour. With `--whole-periods`, all but the controller's are as long as in production, and load
-profiles take five times as long; the wait for the minimum of replicas after them then needs TEST_SLOWER=2.
-`make e2e TESTS="-k autoscaling -s --rounds 3"` prints the figures of docs/results/autoscaling.md.
+Replicas get a tenth of a CPU, so that everything fits on two CPUs. All periods are a fifth of
+production: controller, scrapes, rule windows and HPA behaviour. `--whole-periods` restores all but
+the controller's and makes load profiles five times as long; waiting for the final scale-down then
+needs TEST_SLOWER=2. `make e2e TESTS="-k autoscaling -s --rounds 3"` prints the figures for
+docs/results/autoscaling.md.
 """
 
 import json
@@ -44,13 +44,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 CPU = 0.1
-"""CPUs of a replica."""
 TARGET = 0.6
-"""Target for the busy share of lanes, and for CPU utilisation."""
+"""Busy share of lanes and CPU utilisation."""
 OBJECTIVE = 1.0
-"""Seconds within which a request should be answered: ten times its duration without other load."""
+"""Latency objective in seconds: ten times an unloaded request."""
 SPARE = 1
-"""Replicas that may be unavailable, as in `corelane capacity --hpa`."""
+"""As in `corelane capacity --hpa`."""
 LEAST, MOST = 1 + SPARE, 7
 REQUESTS = settings.FOLDER / "values-gateway-requests.yaml"
 STARTS = 6
@@ -59,19 +58,16 @@ SPANS = [
     *(("created", "scheduled"), ("scheduled", "began"), ("began", "ready"), ("ready", "replied")),
     *(("began", "replied"), ("created", "replied"), ("deleted", "gone")),
 ]
-"""Printed spans in the life of a replica."""
 
 STABLE = 12
-"""Seconds before an autoscaler removes replicas, at pace 1."""
+"""Stabilisation window in seconds, at pace 1."""
 
 AWAY = 60
-"""Seconds without metrics, at pace 1: five minutes with whole periods."""
+"""Metrics outage in seconds, at pace 1: five minutes with whole periods."""
 
 
 def behavior(pace: int) -> dict:
-    """Returns the behaviour that `corelane capacity --hpa` writes and Kubernetes defaults to, the same for all
-    metrics.
-    """
+    """The Kubernetes default, also written by `corelane capacity --hpa`; the same for all metrics."""
     percent = {"type": "Percent", "value": 100, "periodSeconds": 3 * pace}
     pods = {"type": "Pods", "value": 4, "periodSeconds": 3 * pace}
     down = {"type": "Percent", "value": 50, "periodSeconds": 12 * pace}
@@ -82,13 +78,12 @@ def behavior(pace: int) -> dict:
 
 
 def pods_metric(name: str, target: str) -> dict:
-    """Returns a metric of replicas, averaged across them."""
     metric = {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": target}}
     return {"cpuPercent": 0, "metrics": [{"type": "Pods", "pods": metric}]}
 
 
 def external_metric(name: str, service: str) -> dict:
-    """Returns a metric of the service whose unit is replicas."""
+    """A service-level metric in units of replicas."""
     selected = {"name": name, "selector": {"matchLabels": {"service": service}}}
     metric = {"metric": selected, "target": {"type": "AverageValue", "averageValue": "1"}}
     return {"cpuPercent": 0, "metrics": [{"type": "External", "external": metric}]}
@@ -96,7 +91,7 @@ def external_metric(name: str, service: str) -> dict:
 
 POLICIES = {
     "busy": pods_metric("corelane_lane_busy_ratio", f"{TARGET * 1000:.0f}m"),
-    # The wait behind a queue of one request.
+    # Wait behind one queued request.
     "wait": pods_metric("corelane_expected_wait_seconds", f"{COST * 1000:.0f}m"),
     "required": external_metric("corelane_replicas_required", "corelane-server"),
     "cpu": {"cpuPercent": round(TARGET * 100), "metrics": []},
@@ -105,33 +100,28 @@ POLICIES = {
 
 @dataclass
 class Scaled:
-    """The platform with an autoscaled server, and its monitoring."""
-
     release: Release
     file: Path
     pace: int
-    """Factor of all periods: at 1 they are a fifth of those in production, at 5 the same."""
+    """1 for a fifth of the production periods, 5 for all of them."""
     ops: int = 0
     policy: str = ""
-    """The metric that the autoscaler follows."""
     spans: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds of each span in the life of replicas, for all load profiles."""
+    """Durations in the life of replicas, over all profiles, in seconds."""
     figures: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
-    """Figures that `drive` prints, for all rounds of a profile."""
+    """Results of `drive` over all rounds."""
 
     @property
     def server(self) -> str:
-        """Names of the Deployment and its HorizontalPodAutoscaler."""
         return f"{self.release.name}-server"
 
     @property
     def prometheus(self) -> str:
-        """Names of Prometheus' StatefulSet and its Service."""
         return f"{self.release.name}-monitoring-prometheus"
 
     def follow(self, policy: str) -> None:
-        """Scales by a metric from now on; waits until the autoscaler receives it and the minimum of replicas
-        remains.
+        """Switches to another metric and waits until it is available and only the minimum of
+        replicas is left.
         """
         if policy != self.policy:
             self._install(policy)
@@ -155,8 +145,8 @@ class Scaled:
             "alertmanager": {"enabled": False},
             "scrape": {"interval": f"{2 * self.pace}s", "timeout": "2s"},
             "networkPolicy": {"clients": [adapter]},
-            # The latency objective allows more than the target, so that all policies have the same target. Only
-            # the part of the lead that metrics cause shrinks.
+            # A loose objective, so that all policies share one target; only the lead time due to
+            # metrics shrinks.
             "objectives": {
                 "capacityUsed": TARGET,
                 "latencyThreshold": "2500ms",
@@ -169,17 +159,15 @@ class Scaled:
         self.policy = policy
 
     def active(self) -> bool:
-        """Whether the autoscaler receives its metric."""
         status = self.release.cluster.get("hpa", self.server)["status"]
         found = {each["type"]: each["status"] for each in status.get("conditions", [])}
         return found.get("ScalingActive") == "True"
 
     def settle(self, count: int) -> None:
-        """Waits for this number of replicas."""
         self.release.cluster.wait_for_pods("server", count)
 
     def calibrate(self) -> None:
-        """Measures the work that occupies a lane for `COST` of CPU time on this machine."""
+        """Finds the work that keeps a lane busy for `COST` seconds here."""
         trial, number = 5_000_000, 10
         with ExitStack() as open_ports:
             admins = [
@@ -201,12 +189,10 @@ class Scaled:
         return sum(float(line.split()[1]) for line in lines if line.startswith(name))
 
     def profile(self, stages: Sequence[Stage], ops: int = 0) -> LoadProfile:
-        """Returns a load profile through the gateway."""
         return LoadProfile(self.release.gateway, stages, ops or self.ops)
 
     @contextmanager
     def replicas(self) -> Iterator[Replicas]:
-        """Records the autoscaler's decisions during the context."""
         found = Replicas()
         with self.release.cluster.watched(found.take, "deployment", self.server):
             eventually(lambda: found.had, "the Deployment")
@@ -214,7 +200,6 @@ class Scaled:
 
     @contextmanager
     def lives(self) -> Iterator[Lives]:
-        """Records the life of replicas during the context."""
         found = Lives(began)
         chosen = ("--selector", "app.kubernetes.io/name=corelane-server", "--output-watch-events")
         with self.release.cluster.watched(found.take, "pods", *chosen):
@@ -223,7 +208,7 @@ class Scaled:
 
     @contextmanager
     def slowed(self, pod: Pod) -> Iterator[None]:
-        """Limits a pod's container to half of its CPU, without Kubernetes' knowledge."""
+        """Halves a container's CPU without Kubernetes noticing."""
         kept = {
             file: file.read_text()
             for name in ("cpu.cfs_period_us", "cpu.max")
@@ -234,15 +219,15 @@ class Scaled:
             *quota, period = text.split()
             file.write_text(" ".join([*quota, str(2 * int(period))]))
         yield
-        # The replica may no longer exist.
+        # The replica may be gone.
         for file, text in kept.items():
             with suppress(OSError):
                 file.write_text(text)
 
     def bystander(self, *, service: bool) -> tuple[float, float]:
-        """Starts a pod like a replica but unknown to gateways; returns the time at which it is ready.
+        """Starts a pod like a replica but without traffic; returns when it became ready.
 
-        It has a separate Service, so that the kube-proxy of each node writes rules for it, like for a replica.
+        Its separate Service makes each kube-proxy write rules, as for a replica.
         """
         cluster, name, labels = self.release.cluster, "bystander", {"app": "bystander"}
         template = cluster.get("deployment", self.server)["spec"]["template"]
@@ -269,7 +254,7 @@ class Scaled:
         return begun, ended
 
     def collect(self, lives: Lives, profile: LoadProfile) -> None:
-        """Records how long replicas took to start and to terminate."""
+        """Collects startup and termination times."""
         lives.note("replied", profile.first)
         for begin, end in SPANS:
             took = [b - a for a, b in lives.between(profile.started, begin, end)]
@@ -277,13 +262,13 @@ class Scaled:
 
 
 def cgroups(uid: str, name: str) -> list[Path]:
-    """Returns the files with this name in the cgroups (v1 or v2) of a pod's containers."""
+    """Finds this file in a container's cgroups (v1 or v2)."""
     mounted, below = settings.load().cgroups, f"corelane-*/kubepods/**/pod{uid}/*/{name}"
     return [file for version in ("cpu", ".") for file in (mounted / version).glob(below)]
 
 
 def began(uid: str) -> float:
-    """Returns the start time of a pod's youngest process; the sandbox also has one."""
+    """The youngest process, because the sandbox has one as well."""
     pids = [pid for file in cgroups(uid, "cgroup.procs") for pid in file.read_text().split()]
     stats = [Path("/proc", pid, "stat").read_text().rpartition(")")[2].split() for pid in pids]
     since_boot = max(float(stat[19]) for stat in stats) / os.sysconf("SC_CLK_TCK")
@@ -297,13 +282,12 @@ def scaled(
     tmp_path_factory: pytest.TempPathFactory,
     pytestconfig: pytest.Config,
 ) -> Iterator[Scaled]:
-    """Yields the platform with both metrics servers, until the end of the module."""
     whole = pytestconfig.getoption("whole_periods")
     file = tmp_path_factory.mktemp("autoscaling") / "values.yaml"
     release = replace(
         deployed,
         chart=CHART if whole else fifth(file.parent),
-        # Without a CPU request, gateways have almost no weight against the replicas.
+        # Without a CPU request, gateways would be starved by the replicas.
         values=[*deployed.values, REQUESTS, file],
         settings=[*deployed.settings, *monitoring_images],
     )
@@ -319,17 +303,16 @@ def scaled(
         for name, seconds in found.spans.items():
             print(f"\n| {name} | {len(seconds)} | {spread(seconds)} |", end="")
     finally:
-        # While an API is registered without its server, no namespace can be deleted.
+        # Namespace deletion hangs while an API is registered without a server.
         run.ours("cluster", "autoscaling", "--remove")
 
 
 def spread(values: Sequence[float]) -> str:
-    """Returns median, minimum and maximum."""
     return f"{median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 def fifth(folder: Path) -> Path:
-    """Copies the platform's chart, with the periods and windows of the capacity rules divided by five."""
+    """The platform's chart with a fifth of all rule periods and windows."""
     chart = vendored(CHART, folder)
     for name in ("capacity", "server"):
         file = chart / "charts" / "monitoring" / "rules" / f"{name}.rules.yaml"
@@ -345,7 +328,7 @@ def fifth(folder: Path) -> Path:
 
 
 def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas]:
-    """Runs a profile until the minimum of replicas remains, and prints its figures."""
+    """Runs a profile down to the minimum of replicas and prints its figures."""
     stages = [replace(stage, seconds=stage.seconds * scaled.pace) for stage in LOAD_PROFILES[name]]
     with scaled.lives() as lives, scaled.replicas() as replicas:
         with scaled.profile(stages) as profile, ExitStack() as slow:
@@ -364,7 +347,7 @@ def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas
     return profile, replicas
 
 
-# At a low load the wait is zero, so it only indicates a step.
+# At low load the wait is zero and only detects steps.
 CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in LOAD_PROFILES]
 
 
@@ -376,15 +359,15 @@ def test_replicas_follow_the_load_and_no_request_fails(
     scaled.follow(policy)
     profile, replicas = drive(scaled, name, policy)
     assert not profile.failures, profile.failures[:10]
-    # metrics-server scrapes every 10 s, so it can miss the six seconds of the flash.
+    # metrics-server scrapes every 10 s and can miss the six seconds of the flash.
     assert max(replicas.wanted) > LEAST or (policy, name) == ("cpu", "flash")
 
 
 def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> None:
-    """Prints the latency of the other replicas before and during the start of a pod without traffic."""
+    """Prints the latency of other replicas before and during the start of a pod without traffic."""
     cluster = scaled.release.cluster
     scaled.follow("busy")
-    # The next call of `follow` creates it again.
+    # Forces `follow` to recreate it.
     scaled.policy = ""
     cluster.kubectl("delete", "hpa", scaled.server)
     cluster.kubectl("scale", "deployment", scaled.server, "--replicas=2")
@@ -392,7 +375,6 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
     with scaled.lives() as lives, scaled.profile([level(600, 10)], ops=1000) as profile:
 
         def answered(count: int, pods: set[str]) -> None:
-            """Waits for this many responses of these pods."""
             got = partial(profile.replies_of, pods)
             eventually(lambda: got() >= count, f"replies of {pods}", patience=ROLL_OUT)
 
@@ -422,7 +404,7 @@ def test_a_start_and_an_end_leave_the_other_replicas_alone(scaled: Scaled) -> No
 
 
 def test_metrics_that_are_away_remove_no_replica(scaled: Scaled) -> None:
-    """Prometheus stops when three replicas are needed, and returns when more are needed."""
+    """Prometheus stops at three replicas and returns when more are needed."""
     cluster = scaled.release.cluster
     scaled.follow("busy")
     stages = [level(40 * scaled.pace, 1.5), slope(200 * scaled.pace, 1.5, 3)]

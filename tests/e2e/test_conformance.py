@@ -1,7 +1,6 @@
-"""The conformance tests of Gateway API with pods: each Gateway gets a release of the chart.
+"""The Gateway API conformance suite, with a release of the chart per Gateway.
 
-The platform is not deployed during these tests: its replicas would occupy all CPUs, and the pods of these tests
-request some.
+The platform is removed first, because its replicas would use all CPUs.
 """
 
 import json
@@ -39,7 +38,7 @@ CLASS = "corelane"
 REPORT = REPOSITORY / "docs/results/gateway-api-conformance.yaml"
 
 ACCEPTANCE = 120.0
-"""Maximum seconds until the first agent has accepted the class."""
+"""Seconds for the first agent to accept the class."""
 
 VALUES = {"routeObjects": {"enabled": True}, "listener": {"address": "127.0.0.1"}}
 
@@ -57,19 +56,17 @@ CHART = {
     "agent": {"cpu": "5m"},
     "shutdown": {"settle": "1s"},
 }
-"""Values with which dozens of such pods fit on the nodes."""
+"""Small enough for dozens of pods."""
 
 
 @dataclass
 class World:
-    """An entire cluster, on which an operator installs a gateway for each Gateway."""
+    """A cluster with an operator that installs a gateway for each Gateway."""
 
     api: Api
     folder: Path
     namespace: str
-    """Namespace of the first Gateway."""
     tag: str
-    """Tag of the gateway's image."""
     gateways: dict[str, tuple[ExitStack, Future]] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 250)))
@@ -77,7 +74,7 @@ class World:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Handles the objects that the suite creates, beginning with the chart's class."""
+        """Reconciles the suite's objects, starting with the class."""
         values = self.folder / "class.yaml"
         values.write_text(yaml.safe_dump(VALUES))
         (own,) = (it for it in documents("gateway", values=values) if it["kind"] == "GatewayClass")
@@ -86,7 +83,7 @@ class World:
         thread = threading.Thread(target=self._follow, args=(stop,))
         thread.start()
         try:
-            # An agent must accept the class before the suite creates its Gateways.
+            # The class must be accepted before the suite starts.
             listener = {"name": "http", "protocol": "HTTP", "port": 80}
             spec = {"gatewayClassName": CLASS, "listeners": [listener]}
             kind = {"apiVersion": f"{GROUP}/v1", "kind": "Gateway", "metadata": {"name": "first"}}
@@ -119,7 +116,7 @@ class World:
                 self._end(uid)
 
     def _end(self, uid: str) -> None:
-        """Ends the processes that serve a Gateway, after all of them have started."""
+        """Stops a Gateway's processes once all of them have started."""
         stack, work = self.gateways.pop(uid)
         self._beside(lambda: (wait([work]), stack.close()))
 
@@ -129,25 +126,23 @@ class World:
         return work
 
     def all(self, kind: str) -> list[dict]:
-        """Returns the objects of a kind; none until the kind is defined."""
+        """Empty if the kind is not defined yet."""
         found = self.api.kubectl("get", kind, "--all-namespaces", "--output", "json")
         return json.loads(found.stdout)["items"] if found.returncode == 0 else []
 
     def apply(self, namespace: str, *objects: dict) -> None:
-        """Writes objects in a namespace."""
         text = yaml.safe_dump_all(objects)
         where = ("--namespace", namespace, "--filename", "-")
         done = self.api.kubectl("apply", "--server-side", *where, text=text)
         assert done.returncode == 0, done.stderr
 
     def serve(self, gateway: dict, stack: ExitStack) -> None:
-        """Installs the chart for the Gateway."""
         metadata, number = gateway["metadata"], next(self.numbers)
         namespace, name = metadata["namespace"], f"gateway-{number}"
         folder = self.folder / name
         folder.mkdir()
         chain, key = (file.read_text() for file in certificate(folder, "tls", "ec"))
-        # Names that belong to the Gateways' operator, not to the Gateways.
+        # Belong to the operator, not to the Gateways.
         secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
         secret |= {"metadata": {"name": name}, "stringData": {"tls.crt": chain, "tls.key": key}}
         self.apply(namespace, secret)
@@ -167,7 +162,7 @@ class World:
         self._helm("install", *where, CHARTS / "gateway", "--values", file)
 
     def _certificates(self, gateway: dict) -> list[dict]:
-        """Returns the Secrets that a Gateway names, which its agent may then read."""
+        """Secrets referenced by a Gateway, which its agent may read."""
         own = gateway["metadata"]["namespace"]
         found = [
             {"name": it["name"], "namespace": it.get("namespace", own)}
@@ -183,8 +178,8 @@ class World:
 
 
 def bring(folder: Path) -> None:
-    """Loads the images that the tests name into the nodes. The echo server replaces all of them, including
-    CoreDNS, which only UDP tests query.
+    """Loads the suite's images. The echo server replaces them all, including CoreDNS, which is used
+    for UDP only.
     """
     source = gateway_api.module("sigs.k8s.io/gateway-api/conformance")
     text = "".join(
@@ -201,10 +196,10 @@ def bring(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Returns the API server of the cluster, which has no platform, and afterwards no objects of the tests."""
+    """The cluster's API server without the platform; cleans up afterwards."""
     named = releases.images_named()
     was = releases.uninstall()
-    # Tools store discovered APIs next to it.
+    # Tools cache discovered APIs next to it.
     file = tmp_path_factory.mktemp("cluster") / "kubeconfig"
     file.write_text(cluster.kubeconfig.read_text())
     try:
@@ -218,7 +213,7 @@ def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def world(api: Api, cluster: Cluster, definitions: None, tmp_path: Path) -> Iterator[World]:
-    """Yields the cluster with its images and the chart's class."""
+    """The cluster with images and class in place."""
     built = images.build("gateway")
     images.bring([built.archive])
     bring(tmp_path)
@@ -250,7 +245,7 @@ def test_the_profiles_of_http_and_grpc(world: World, tmp_path: Path) -> None:
         subprocess.run(argv, stdout=log, stderr=log, env=env, check=False)
     found = yaml.safe_load(report.read_text())
     del found["date"]
-    # The suite writes its report before its concurrent tests have ended.
+    # The report is written before concurrent tests finish.
     failed = re.findall(r"--- FAIL: Conformance/(\w+) ", (tmp_path / "suite.log").read_text())
     found["failedTests"] = sorted(set(failed))
     found["profiles"].sort(key=lambda it: it["name"])

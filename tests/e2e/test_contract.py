@@ -1,4 +1,4 @@
-"""The contract of a replica (docs/contract.md): services in Go, Node and Rust meet it, each in its own
+"""The replica contract (docs/contract.md), tested with services in Go, Node and Rust, each a
 charts/service release.
 """
 
@@ -32,11 +32,11 @@ OTHER = {
     "probes": {"type": "http", "path": "/healthz"},
     "metrics": {"port": "http"},
 }
-"""Values of an image that has one port for traffic, health check and metrics."""
+"""One port for traffic, health checks and metrics."""
 
 
 def loaded(name: str, entrypoint: str, folder: Path, *files: str) -> dict:
-    """Loads an image of these files into the nodes, which delete other images with its tag; returns its values."""
+    """Builds an image from these files and loads it into the nodes; returns chart values."""
     more = ("--entrypoint", entrypoint, "--tag", "{digest}", "--out", folder)
     reference, _, _, archive = (
         run.ours("images", "files", f"contract-{name}", *files, *more).strip().split("  ", 3)
@@ -47,7 +47,6 @@ def loaded(name: str, entrypoint: str, folder: Path, *files: str) -> dict:
 
 
 def image_of_go(folder: Path) -> dict:
-    """Builds an image with one static program."""
     program = folder / "web"
     subprocess.run(
         ["go", "build", "-trimpath", "-o", program, "."],
@@ -59,7 +58,7 @@ def image_of_go(folder: Path) -> dict:
 
 
 def image_of_node(folder: Path) -> dict:
-    """Builds an image with the machine's own Node and its linked libraries, at their paths."""
+    """Packages the machine's own Node with its shared libraries."""
     node = shutil.which("node")
     linked = subprocess.run(["ldd", node], capture_output=True, text=True, check=True).stdout
     libraries = {word for word in linked.split() if word.startswith("/")}
@@ -72,7 +71,7 @@ def image_of_node(folder: Path) -> dict:
 def services(
     deployed: Release, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Release]]:
-    """Yields a release of each service, installed concurrently; without Node, that release is missing."""
+    """One release per service, installed concurrently; skips Node if it is not available."""
     folder = tmp_path_factory.mktemp("contract")
     tag = dict(setting.split("=") for setting in deployed.settings)["service.image.tag"]
     server = {"repository": "corelane-server", "tag": tag, "pullPolicy": "Never"}
@@ -89,7 +88,6 @@ def services(
 
 @pytest.fixture
 def service(services: dict[str, Release], name: str) -> Release:
-    """Returns one of the services."""
     if name not in services:
         pytest.skip("there is no program node on PATH, of which an image could be made")
     return services[name]
@@ -99,7 +97,7 @@ def service(services: dict[str, Release], name: str) -> Release:
 def routed(
     deployed: Release, services: dict[str, Release], tmp_path_factory: pytest.TempPathFactory
 ) -> Release:
-    """Yields the platform with a route to each service: /go, /node and /rust."""
+    """Adds the routes /go, /node and /rust."""
     routes = [
         {
             "name": name,
@@ -148,7 +146,7 @@ def test_metrics_are_where_the_pod_says(service: Release) -> None:
 
 
 def replace_all(services: dict[str, Release], change: Callable[[Release], object]) -> None:
-    """Changes all releases at the same time, until none of their old replicas remains."""
+    """Changes all releases at once and waits for the rollouts."""
 
     def one(release: Release) -> None:
         old = release.pods()
@@ -193,8 +191,8 @@ def test_a_roll_out_and_the_way_back_fail_no_request(
 def test_a_replica_that_ends_serves_first_and_then_drains(
     routed: Release, service: Release, tmp_path: Path
 ) -> None:
-    """The kubelet delays SIGTERM, because the images have no shell. By then, gateways know that the replica is
-    terminating.
+    """The kubelet delays SIGTERM, as these images have no shell; gateways know about the shutdown
+    by then.
     """
     (pod, *_) = service.pods()
     cluster = service.cluster
@@ -219,7 +217,7 @@ def test_a_replica_that_ends_serves_first_and_then_drains(
         eventually(
             lambda: [each["terminating"] for each in conditions()] == [True], "an end", pause=PAUSE
         )
-        # Uses a new connection.
+        # A new connection.
         assert ask(url).replica == pod
     assert not load.failures, load.failures[:10]
     assert "drained" in (tmp_path / "log").read_text()
@@ -227,7 +225,7 @@ def test_a_replica_that_ends_serves_first_and_then_drains(
 
 def test_uninstalling_leaves_nothing_behind(routed: Release, services: dict[str, Release]) -> None:
     cluster = next(iter(services.values())).cluster
-    # The platform owns the Role that lets the gateway read endpoints.
+    # The platform owns the Role for reading endpoints.
     others = ("--selector", f"app.kubernetes.io/instance!={routed.name}")
     assert cluster.leftovers(*others)
     with ThreadPoolExecutor() as pool:

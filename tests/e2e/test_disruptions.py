@@ -1,4 +1,4 @@
-"""Requests from outside the cluster, while replicas and nodes disappear and return under a constant load."""
+"""Constant load from outside while replicas and nodes come and go."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def test_a_server_that_is_killed(release: Release) -> None:
     with release.load() as load:
         load.wait_for(100, victim.name)
         process.kill()
-        # The same pod with a new container.
+        # Same pod, new container.
         eventually(
             lambda: any(
                 pod.uid == victim.uid and pod.restarts > victim.restarts and pod.ready
@@ -32,7 +32,7 @@ def test_a_server_that_is_killed(release: Release) -> None:
 
 
 def test_scaling_down_and_up(release: Release) -> None:
-    """The gateways discover the new replica; their own pods do not change."""
+    """Gateway pods stay; only their endpoints change."""
     cluster = release.cluster
     gateways = {(pod.uid, pod.restarts) for pod in cluster.ready_pods("gateway")}
     before = {pod.name for pod in cluster.ready_pods("server")}
@@ -53,7 +53,7 @@ def test_scaling_down_and_up(release: Release) -> None:
 
 
 def test_a_node_that_is_drained(release: Release) -> None:
-    """The disruption budget keeps one replica, so its node cannot be drained at the same time."""
+    """The disruption budget protects the last replica, so nodes are drained one after the other."""
     cluster = release.cluster
     drained = cluster.ready_pods("server")[0].node
     with release.load() as load:
@@ -75,7 +75,7 @@ def test_a_node_that_is_drained(release: Release) -> None:
 
 
 def test_requests_reach_every_replica(release: Release) -> None:
-    """Uses one connection. The fixture has waited until each gateway knows every replica."""
+    """On a single connection; every gateway already knows all replicas."""
     wanted = {pod.name for pod in release.cluster.ready_pods("server")}
     assert len(wanted) == 2
     client = Client(release.gateway)
@@ -98,7 +98,7 @@ def test_errors_are_problem_documents(release: Release) -> None:
 
 
 def test_the_smoke_load_finds_no_fault(release: Release) -> None:
-    """k6 requests every route of the service and checks each response in full."""
+    """k6 requests each route and verifies all responses."""
     result = subprocess.run(
         [sys.executable, "loadtests", "smoke", "--rate", "100", "--duration", "3s"],
         cwd=REPOSITORY,

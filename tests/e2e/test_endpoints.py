@@ -1,7 +1,6 @@
-"""The delay with which the gateway discovers added and removed replicas, and its operation without the API
-server.
+"""How fast the gateway notices replicas, and how it copes without the API server.
 
-`make e2e TESTS="-k measured --measure 5 -s"` prints the figures of gateway/endpoints.md.
+`make e2e TESTS="-k measured --measure 5 -s"` prints the figures for gateway/endpoints.md.
 """
 
 import os
@@ -21,18 +20,17 @@ from support.pinning import processes_of
 from support.releases import Release
 
 TIMES: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-"""Seconds from the API server's report to the effect at clients, by method of discovery."""
+"""Seconds from the API server's report to the effect for clients, per discovery method."""
 
 
 class Conditions:
-    """Times at which the API server reported each condition of a replica, from a watch of the slices."""
+    """When the API server reported each condition of a replica, from a watch of the slices."""
 
     def __init__(self) -> None:
         self.ready: dict[str, float] = {}
         self.ending: dict[str, float] = {}
 
     def take(self, slice_: dict) -> None:
-        """Records each condition that a slice reports for the first time."""
         now = time.monotonic()
         for endpoint in slice_.get("endpoints") or []:
             name = endpoint["targetRef"]["name"]
@@ -45,7 +43,6 @@ class Conditions:
 
 @contextmanager
 def conditions(cluster: Cluster, service: str) -> Iterator[Conditions]:
-    """Watches the slices of a Service."""
     seen = Conditions()
     chosen = f"--selector=kubernetes.io/service-name={service}"
     with cluster.watched(seen.take, "endpointslices", chosen):
@@ -74,7 +71,7 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
     assert not load.failures, load.failures[:10]
     TIMES[measured]["ready -> first request"].append(load.first[second] - said.ready[second])
     TIMES[measured]["ending -> last request"].append(load.last[gone] - said.ending[gone])
-    # DNS records may be cached for half a minute; the agent watches. A busy machine delays both.
+    # DNS may be cached for 30 s; the agent watches. Both are slower on a busy machine.
     if measured == "eds":
         assert load.first[second] - said.ready[second] < 30
         assert load.last[gone] - said.ending[gone] < 30
@@ -82,7 +79,6 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
 
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> Iterator[None]:
-    """Prints the measurements."""
     yield
     for way, kinds in TIMES.items():
         for kind, seconds in kinds.items():
@@ -92,7 +88,7 @@ def figures() -> Iterator[None]:
 
 
 def test_the_agent_is_killed(release: Release) -> None:
-    """Envoy keeps its endpoints, and the next agent continues with them."""
+    """Envoy keeps its endpoints; the next agent takes over."""
     victim = release.cluster.ready_pods("gateway")[0]
     (agent,) = (each for each in processes_of(victim.uid) if each.name == "gateway-agent")
     with release.load() as load:
@@ -113,7 +109,7 @@ def test_the_agent_is_killed(release: Release) -> None:
 
 @pytest.mark.skipif(settings.kind() != "local", reason="the API server is a process of others")
 def test_an_api_server_that_is_away_for_a_minute(release: Release) -> None:
-    """The API server is stopped, so that its clients receive neither a response nor a rejection."""
+    """A stopped process neither answers nor rejects."""
     process = records.Record(settings.load().state).content["processes"]["control-kube-apiserver"][
         "pid"
     ]

@@ -1,4 +1,4 @@
-"""Load tests from inside the cluster: several runners, their series in Prometheus, and failing runs."""
+"""Load tests in the cluster: several runners, their series in Prometheus, and failed runs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ PLACELESS, STRICT = "placeless", "strict"
 def platform_with_prometheus(
     deployed: Release, monitoring_images: tuple[str, ...]
 ) -> Iterator[Release]:
-    """Yields the platform and a Prometheus that accepts remote writes."""
+    """The platform plus a Prometheus with remote write."""
     deployed.serve(
         "monitoring.enabled=true",
         "monitoring.prometheus.remoteWriteReceiver=true",
@@ -35,34 +35,32 @@ def platform_with_prometheus(
         strings=monitoring_images,
     )
     yield deployed
-    # The next test, or the end of the run, upgrades to other values.
+    # The next test or the final cleanup upgrades again.
 
 
 @dataclass(frozen=True)
 class Started:
-    """A run of `python3 loadtests cluster`."""
+    """A running `python3 loadtests cluster`."""
 
     process: subprocess.Popen[str]
     out: Path
 
     def end(self) -> tuple[int, str]:
-        """Waits for the end; returns exit status and output."""
         said, _ = self.process.communicate(timeout=ROLL_OUT)
         return self.process.returncode, said
 
     @property
     def record(self) -> dict:
-        """Returns the record of the run."""
         return json.loads((self.out / "cluster-smoke-latest" / "run.json").read_text())
 
 
 @pytest.fixture
 def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    """Starts a run of smoke, whose release is removed at the end of the test."""
+    """Starts smoke; its release is removed after the test."""
     begun: list[Started] = []
 
     def run(*arguments: str) -> Started:
-        # Each run has its own folder, because runs are concurrent.
+        # Runs are concurrent, so each has its own folder.
         out = tmp_path / str(len(begun))
         argv = [sys.executable, "loadtests", "cluster", "smoke", "--out", str(out), *arguments]
         process = subprocess.Popen(
@@ -86,7 +84,7 @@ def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callabl
 
 
 def k6_queries() -> list[str]:
-    """Returns the queries for k6's series in the dashboard Load test."""
+    """k6 queries of the dashboard Load test."""
 
     def expressions(panels: list[dict]) -> Iterator[str]:
         for panel in panels:
@@ -108,13 +106,12 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert status == 0, said
     record = started.record
     (part,) = record["parts"]
-    # Requests that a busy machine could not start in time also count, and each runner may start a few at the
-    # very end.
+    # Late requests count, too, plus a few at the very end.
     assert 480 <= part["requests"] + part["dropped"] <= 490
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas
     assert record["settings"]["runners"] == 2
-    # The servers' counts for the same time, from the same Prometheus.
+    # Server-side counts from the same Prometheus.
     assert record["server"]["requests_per_second"]
     of_run = f'testid="{record["settings"]["testid"]}"'
     pod = f"{platform_with_prometheus.name}-monitoring-prometheus-0"
@@ -125,9 +122,9 @@ def test_the_runners_share_a_run_and_their_series_add_up(
         )
         by_runner = {each["metric"]["runner"]: int(each["value"][1]) for each in counted}
         assert by_runner.keys() == {"0", "1"}
-        # Each runner has its own series.
+        # One series per runner.
         assert sum(by_runner.values()) == part["requests"]
-        # Evaluate in its last second: later, the series have ended.
+        # Evaluated in the last second; the series end soon after.
         seen = f"max(max_over_time(timestamp(k6_vus{{{of_run}}})[10m:1s]))"
         moment = float(prometheus.query(seen)[0]["value"][1])
         asked = k6_queries()
@@ -142,7 +139,9 @@ def test_the_runners_share_a_run_and_their_series_add_up(
 def test_a_run_fails_with_its_runners(
     start: Callable[..., Started], platform_with_prometheus: Release
 ) -> None:
-    """A lost runner, wrong responses and an unschedulable runner, concurrently: they mostly wait."""
+    """Lost runner, wrong responses, unschedulable runner: run concurrently, because they mostly
+    wait.
+    """
     cluster = platform_with_prometheus.cluster
     of_job = f"batch.kubernetes.io/job-name={JOB}"
     started = start("--runners", "2", "--rate", "40", "--duration", "2m", "--keep")
@@ -154,7 +153,7 @@ def test_a_run_fails_with_its_runners(
     eventually(begun, "the start of all runners", patience=ROLL_OUT, pause=PAUSE)
     pods = cluster.items("pods", "--selector", of_job)
     uids = {pod["metadata"]["uid"] for pod in pods}
-    # Starts only now, so that no two runs build the image at once.
+    # Delayed, so that only one run builds the image.
     placeless = start("--release", PLACELESS, "--set", "cpu=64", "--set", "start.deadline=3s")
     strict = start("--release", STRICT, "--rate", "20", "--set", "target.replicas={nobody}")
     cluster.kubectl("delete", "pod", pods[1]["metadata"]["name"])
@@ -163,7 +162,7 @@ def test_a_run_fails_with_its_runners(
     assert "PodFailurePolicy" in said
     record = started.record
     assert not record["passed"]
-    # The counts of the runners until then are kept.
+    # Results of the runners up to that point are kept.
     assert record["parts"][0]["requests"] > 0
     assert {pod["metadata"]["uid"] for pod in cluster.items("pods", "--selector", of_job)} <= uids
     assert cluster.get("job", JOB)["status"].get("active", 0) == 0
@@ -172,7 +171,7 @@ def test_a_run_fails_with_its_runners(
     assert "no runner has sent a request" in said
     assert "not started: after 3 s not ready" in said
     assert "Insufficient cpu" in said
-    # k6's own status shows a failed threshold.
+    # k6 reports failed thresholds in its own status.
     status, said = strict.end()
     assert status == 99, said
     assert not strict.record["passed"]

@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager of this tree, next to the platform: targets, rules, alerts, rights. The last test
+"""Prometheus and Alertmanager of this tree: targets, rules, alerts, permissions. The last test
 uninstalls them.
 """
 
@@ -22,12 +22,12 @@ LABELS = {"job", "service", "namespace", "pod", "node", "instance"}
 
 
 def wait(condition: object, what: str) -> None:
-    """Waits for data that Prometheus scrapes every two seconds, and the kubelet every minute."""
+    """Prometheus scrapes every two seconds, the kubelet once a minute."""
     eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
 
 
 def wanted(monitored: Monitored) -> set[tuple[str, ...]]:
-    """Returns job, service, namespace, pod and node of every expected target."""
+    """Job, service, namespace, pod and node of each target."""
     jobs = {"server": ["service"], "gateway": ["gateway", "gateway-agent"]}
     found = {
         (job, f"{monitored.release.name}-{app}", monitored.cluster.namespace, pod.name, pod.node)
@@ -47,12 +47,10 @@ def wanted(monitored: Monitored) -> set[tuple[str, ...]]:
 
 
 def labelled(target: dict) -> tuple[str, ...]:
-    """Returns a target's labels that `wanted` contains."""
     return tuple(target["labels"][name] for name in ("job", "service", "namespace", "pod", "node"))
 
 
 def targets(prometheus: Api) -> list[dict]:
-    """Returns Prometheus' targets."""
     return prometheus.data("/api/v1/targets?state=active")["activeTargets"]
 
 
@@ -65,7 +63,7 @@ def test_every_part_is_scraped_and_named_as_agreed(monitored: Monitored) -> None
         found: list[dict] = []
 
         def all_up() -> bool:
-            # Targets of terminating pods remain for a while, and are down.
+            # Targets of terminating pods linger and are down.
             found[:] = targets(prometheus)
             up = {labelled(each) for each in found if each["health"] == "up"}
             return up == expected and len(found) == len(expected)
@@ -79,7 +77,7 @@ def test_every_part_is_scraped_and_named_as_agreed(monitored: Monitored) -> None
             pinned[:] = prometheus.query('corelane_node_pod_check{job="node-tuning"}')
             return servers <= {each["metric"]["pod"] for each in pinned}
 
-        # An agent's own labels, which name the pod that it checks, stay.
+        # Agents keep their own labels, which name the inspected pod.
         wait(looked_at, f"what agents found of {servers}")
         assert not any("exported_pod" in each["metric"] for each in pinned)
 
@@ -90,7 +88,7 @@ def test_what_somebody_changes_on_a_node_is_an_alert(monitored: Monitored) -> No
     file = f"/proc/sys/{knob.replace('.', '/')}"
     counted = f'corelane_node_knob_drift_total{{node="{node}", knob="{knob}"}}'
     wait(lambda: inside(node, "cat", file).strip() == value, f"{knob} of the agent's choice")
-    # Prometheus recognises an increase only from a previous scrape.
+    # An increase is only visible with an earlier sample.
     with monitored.api("prometheus") as prometheus:
         wait(lambda: prometheus.query(counted), "a scrape of the agent")
     inside(node, "sh", "-c", f"echo 77 >{file}")
@@ -104,7 +102,7 @@ def test_what_somebody_changes_on_a_node_is_an_alert(monitored: Monitored) -> No
 
 
 def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
-    """A separate test, because Alertmanager groups critical alerts for ten seconds and warnings for a minute."""
+    """Separate, because critical alerts are grouped for ten seconds and warnings for a minute."""
     labels = {"alertname": "Drill", "severity": "critical", "namespace": "drill"}
     with monitored.api("alertmanager") as alertmanager:
         alertmanager.post("/api/v2/alerts", [{"labels": labels}])
@@ -112,7 +110,6 @@ def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
 
 
 def test_helms_own_tests_pass(monitored: Monitored) -> None:
-    """Tests of the monitoring chart; test_disruptions.py runs the others."""
     name = f"{monitored.release.name}-monitoring"
     own = f"name={name}-prometheus-test-targets,name={name}-alertmanager-test-ready"
     said = monitored.release.helm("test", monitored.release.name, "--logs", "--filter", own).stdout
@@ -140,14 +137,11 @@ def test_it_may_look_for_pods_and_nothing_else(monitored: Monitored) -> None:
 
 
 def groups(prometheus: Api) -> dict[str, dict]:
-    """Returns Prometheus' rule groups by name."""
     return {each["name"]: each for each in prometheus.data("/api/v1/rules")["groups"]}
 
 
 def expressions(groups: Iterable[dict]) -> Iterator[str]:
-    """Returns the expressions of records, in which the expressions of other records of the group replace their
-    names.
-    """
+    """Recording rules with the rules they depend on substituted."""
     for group in groups:
         known: dict[str, str] = {}
         for rule in group["rules"]:
@@ -160,8 +154,8 @@ def expressions(groups: Iterable[dict]) -> Iterator[str]:
 
 
 def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: Monitored) -> None:
-    """Runs last, because records based on records need several rounds of 30 seconds."""
-    # These rules are evaluated every two minutes, so the test queries their expressions instead.
+    """Runs last, because nested recordings take several 30 s rounds."""
+    # Evaluated every two minutes, so the test queries their expressions directly.
     slow = [group for group in RULES if group.get("interval") == "2m"]
     assert slow
     soon = [group for group in RULES if group not in slow]
@@ -184,7 +178,7 @@ def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: 
         wait(lambda: records <= recorded(), f"data of every record: {sorted(records)}")
         for expression in expressions(slow):
             wait(lambda expression=expression: prometheus.query(expression), expression)
-        # A window of a minute, so that a failed scrape cannot hide a series.
+        # One minute, so that one failed scrape hides nothing.
         (failures,) = prometheus.query(
             "sum(max_over_time(prometheus_rule_evaluation_failures_total[1m]))"
         )

@@ -1,4 +1,4 @@
-"""The tutorial docs/own-service.md, command by command, and the platform's view of such a service."""
+"""docs/own-service.md, command by command, and how the platform treats such a service."""
 
 import os
 import re
@@ -23,10 +23,9 @@ from support.tutorials import Reader, answered, blocks, two_replicas
 
 TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 GATEWAY = "http://10.213.0.11:30080"
-"""The gateway in the tutorial."""
 
 BUILDING = 900.0
-"""Maximum seconds for a build that may have to compile its dependencies."""
+"""Build timeout in seconds, dependencies included."""
 
 ROUTES = {"/", "/notes/{name}"}
 
@@ -38,7 +37,7 @@ IDLE = {
     "Replica imbalance",
     "Request rate and capacity",
 }
-"""Panels without data while lanes are idle and no replica is draining."""
+"""Panels that are empty while lanes are idle and nothing drains."""
 
 RECORDS = {
     "pod:corelane_requests:rate1m",
@@ -54,7 +53,7 @@ RECORDS = {
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[Reader]:
-    """Returns a reader with an empty home folder, always at the same path, so that cargo builds the service once."""
+    """A fixed home folder, so that cargo reuses its build."""
     home = TARGET / "new" / "home"
     shutil.rmtree(home, ignore_errors=True)
     (home / "bin").mkdir(parents=True)
@@ -68,7 +67,7 @@ def reader() -> Iterator[Reader]:
         "CARGO_INSTALL_ROOT": str(home),
         "CARGO_TARGET_DIR": str(TARGET),
     }
-    # A reader also has the tools and earlier builds.
+    # Readers have tools and earlier builds.
     for name, folder in {
         "CARGO_HOME": ".cargo",
         "RUSTUP_HOME": ".rustup",
@@ -81,16 +80,16 @@ def reader() -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def created(reader: Reader) -> Reader:
-    """The state after section 1."""
+    """After section 1."""
     reader.types()
-    # The versions with which this repository is tested.
+    # Pinned to this repository's versions.
     shutil.copy(REPOSITORY / "services" / "Cargo.lock", reader.environment["PWD"])
     return reader
 
 
 @pytest.fixture(scope="module")
 def rolled(created: Reader) -> list[str]:
-    """Returns the responses that the loop of section 3 received."""
+    """Responses that the loop in section 3 received."""
     reader = created
     try:
         with reader.elsewhere() as (said, up):
@@ -120,7 +119,7 @@ def rolled(created: Reader) -> list[str]:
 
 @pytest.fixture(scope="module")
 def packed(created: Reader, rolled: list[str]) -> Reader:
-    """The state after building an image."""
+    """After the image build."""
     del rolled
     created.types()
     return created
@@ -128,7 +127,7 @@ def packed(created: Reader, rolled: list[str]) -> Reader:
 
 @pytest.fixture(scope="module")
 def shop(packed: Reader, deployed: Release) -> Iterator[Release]:
-    """The service after section 4."""
+    """After section 4."""
     reader = packed
     reader.types()
     reader.types()
@@ -140,7 +139,6 @@ def shop(packed: Reader, deployed: Release) -> Iterator[Release]:
 
 
 def answers(url: str) -> bool:
-    """Whether the service responds."""
     try:
         return ask(url).status == 200
     except OSError:
@@ -148,7 +146,7 @@ def answers(url: str) -> bool:
 
 
 def only(replies: Path, text: str) -> bool:
-    """Whether the last responses come from every replica's new program."""
+    """The last responses come only from new programs of all replicas."""
     return set(replies.read_text().splitlines()[-20:]) == {text}
 
 
@@ -156,7 +154,7 @@ def only(replies: Path, text: str) -> bool:
 def prometheus(
     deployed: Release, shop: Release, monitoring_images: tuple[str, ...]
 ) -> Iterator[Prometheus]:
-    """Yields the platform's Prometheus, which scrapes every two seconds, under some load on the service."""
+    """Prometheus with a two-second scrape interval and some load."""
     values = [
         "monitoring.enabled=true",
         "monitoring.scrape.interval=2s",
@@ -209,7 +207,7 @@ def test_a_roll_out_and_its_rollback_fail_no_request(
 def test_helm_test_passes_or_names_the_image_that_is_missing(
     deployed: Release, shop: Release
 ) -> None:
-    """Uses the image that `make deploy` has loaded, as docs/another-language.md describes."""
+    """With the image from `make deploy`, as described in docs/another-language.md."""
     names = {"RELEASE": "shop", "NAMESPACE": deployed.cluster.namespace}
 
     def tested() -> subprocess.CompletedProcess[str]:
@@ -227,15 +225,13 @@ def test_helm_test_passes_or_names_the_image_that_is_missing(
     failed = tested()
     assert failed.returncode == 1
     assert "corelane-cli:0.0.0 of pod" in failed.stderr
-    # This removes the failed pod.
+    # Removes the failed pod.
     upgrade("")
     assert tested().returncode == 0
 
 
 def test_the_dashboards_show_it(deployed: Release, prometheus: Prometheus) -> None:
-    """Runs every query whose series the service exposes, with its routes; the boards of nodes and load tests do
-    not concern a service.
-    """
+    """Runs every query for series that the service has; node and load-test dashboards do not apply."""
     chosen = {
         "namespace": deployed.cluster.namespace,
         "service": "shop",
@@ -279,7 +275,7 @@ def test_the_dashboards_show_it(deployed: Release, prometheus: Prometheus) -> No
 
 
 def test_its_objectives_are_recorded(deployed: Release, prometheus: Prometheus) -> None:
-    """Alerts compare these records, for each service and each route."""
+    """Alerts compare these, per service and route."""
     begun = time.time()
     selected = f'{{namespace="{deployed.cluster.namespace}", service="shop"}}'
 

@@ -1,7 +1,7 @@
-"""Nodes that are lost, cut off, rebooted, or out of disk, under a constant load of idempotent requests.
+"""Nodes are lost, isolated, rebooted or run out of disk under a constant load.
 
-Nodes are virtual machines here: `make cluster-up deploy CLUSTER=vm`, then `make e2e CLUSTER=vm TESTS="-k
-node_faults -s"`, which prints a row for each fault. pytest's `--random 3600` injects random faults for an hour.
+Needs virtual machines: `make cluster-up deploy CLUSTER=vm`, then `make e2e CLUSTER=vm TESTS="-k
+node_faults -s"`, which prints a row per fault. `--random 3600` injects random faults for an hour.
 """
 
 import random
@@ -26,32 +26,30 @@ pytestmark = pytest.mark.skipif(settings.kind() != "vm", reason="nodes are no ma
 RATE = 20.0
 CLIENTS = 8
 SLOW = 2.0
-"""Seconds from which a response shows that its request was first sent to an unresponsive replica."""
+"""A response this slow, in seconds, was first sent to an unresponsive replica."""
 
 RECOVERY = 900.0
-"""Maximum seconds until a node that has returned serves again. Emulated CPUs boot in one to two minutes."""
+"""Seconds until a returned node serves again; emulated CPUs boot in one to two minutes."""
 
 SEED = 20261127
 
 
 @dataclass
 class Site:
-    """The cluster, and a load through one gateway pod, chosen like by a balancer in front of the gateways."""
+    """A cluster, and a load through one gateway pod."""
 
     cluster: Cluster
     nodes: Faulty = field(default_factory=lambda: Faulty(settings.load()))
     gateways: dict[str, Pod] = field(default_factory=dict)
-    """Gateway pods by node."""
 
     replicas: dict[str, Pod] = field(default_factory=dict)
     used: str = ""
-    """URL of the gateway pod that receives the requests."""
 
     def __post_init__(self) -> None:
         self.spread()
 
     def spread(self) -> None:
-        """Places the pods of each app on both nodes: a roll-out may leave two on one. The gateway in use stays."""
+        """Spreads the pods of each app over both nodes; the gateway in use stays."""
         self.gateways, self.replicas = self._spread("gateway"), self._spread("server")
 
     def _spread(self, app: str) -> dict[str, Pod]:
@@ -64,7 +62,7 @@ class Site:
         found = two()
         while len({pod.node for pod in found}) < 2:
             goes = next(pod for pod in found if f"/{pod.ip}:" not in self.used)
-            # The scheduler may choose the same node again.
+            # Keeps the scheduler from reusing the node.
             self.cluster.kubectl("cordon", goes.node)
             self.cluster.kubectl("delete", "pod", goes.name)
             found = two()
@@ -72,29 +70,27 @@ class Site:
         return {pod.node: pod for pod in found}
 
     def use(self, node: str) -> str:
-        """Uses the gateway pod on a node from now on; returns its URL."""
+        """Switches to the gateway pod on this node; returns its URL."""
         self.used = f"http://{self.gateways[node].ip}:8080"
         return self.used
 
     def other(self, node: str) -> str:
-        """Returns the other of the two nodes."""
         (other,) = set(self.replicas) - {node}
         return other
 
     def is_whole(self) -> bool:
-        """Whether two pods of each app exist again, with the replicas on both nodes."""
         replicas = {pod.node for pod in self.cluster.ready_pods("server")}
         return replicas == set(self.replicas) and len(self.cluster.ready_pods("gateway")) == 2
 
     def delete_what_began_ahead(self) -> None:
-        """Deletes pods with a container that started while its node's clock was ahead, and prints which.
+        """Deletes and prints pods whose containers started while the node's clock was ahead.
 
-        The kubelet does not probe them before that time, an hour later: pkg/kubelet/prober/worker.go.
+        The kubelet would not probe them for an hour: pkg/kubelet/prober/worker.go.
         """
         latest = time.strftime("%FT%TZ", time.gmtime(time.time() + 300))
         for pod in self.cluster.items("pods"):
             status = pod["status"]
-            # A gateway's agent is a sidecar, which counts as an init container.
+            # A gateway's agent is a sidecar, hence an init container.
             containers = status.get("containerStatuses", []) + status.get(
                 "initContainerStatuses", []
             )
@@ -105,14 +101,14 @@ class Site:
                 print(f"\n{name} started ahead of the time, and is deleted by hand", end="")
 
     def recovered(self, load: Load) -> None:
-        """Waits for all pods, and until both replicas receive requests."""
+        """Waits for all pods and for traffic on both replicas."""
 
         def whole() -> bool:
             self.delete_what_began_ahead()
             return self.is_whole()
 
         eventually(whole, "all pods", patience=RECOVERY, pause=1.0)
-        # Kubernetes keeps evicted pods for users to read.
+        # Evicted pods are kept by Kubernetes.
         self.cluster.kubectl("delete", "pods", "--field-selector=status.phase=Failed")
         for pod in self.cluster.ready_pods("server"):
             answered(load, 20, pod.name)
@@ -120,7 +116,6 @@ class Site:
 
     @contextmanager
     def without_power(self, node: str) -> Iterator[None]:
-        """Switches a node off and on again."""
         self.nodes.kill(node)
         try:
             yield
@@ -129,13 +124,12 @@ class Site:
 
     @contextmanager
     def booted(self, node: str) -> Iterator[None]:
-        """Reboots a node without an orderly shutdown."""
+        """Reboots without a clean shutdown."""
         self.nodes.reboot(node)
         yield
 
     @contextmanager
     def without_dns(self, _node: str) -> Iterator[None]:
-        """Leaves no CoreDNS pod."""
         self.scale_dns(0)
         try:
             yield
@@ -143,14 +137,13 @@ class Site:
             self.scale_dns(1)
 
     def scale_dns(self, replicas: int) -> None:
-        """Sets the number of CoreDNS pods."""
         self.cluster.kubectl(
             "scale", "deployment/coredns", f"--replicas={replicas}", "--namespace=kube-system"
         )
 
     @contextmanager
     def suffering(self, node: str, fault: str, undo: str) -> Iterator[None]:
-        """Injects a fault into a node for a while; later tests run without it."""
+        """Applies a fault to a node for the duration of the block."""
         self.nodes.run(node, fault)
         try:
             yield
@@ -159,8 +152,6 @@ class Site:
 
 
 def answered(load: Load, more: int, replica: str | None = None) -> None:
-    """Waits for this many additional responses, whatever fails."""
-
     def count() -> int:
         return load.replies[replica] if replica else load.total
 
@@ -169,13 +160,12 @@ def answered(load: Load, more: int, replica: str | None = None) -> None:
 
 
 def lines(fault: str, undo: str) -> Callable[[Site, str], AbstractContextManager[None]]:
-    """Returns a fault that shell commands inject and clear."""
     return lambda site, node: site.suffering(node, fault, undo)
 
 
 Fault = tuple[float, Callable[[Site, str], AbstractContextManager[None]]]
 
-# The kubelet removes images and pods from a full disk until enough is free.
+# On a full disk the kubelet removes images and pods.
 FILL = "fallocate -l $(df --output=avail -B1 /disk | tail -1) /disk/full || true"
 
 FAULTS: dict[str, Fault] = {
@@ -191,7 +181,7 @@ FAULTS: dict[str, Fault] = {
     "dns": (60, Site.without_dns),
     "api": (60, lambda site, _node: site.nodes.without_api()),
 }
-"""Duration in seconds of each node fault, and its function."""
+"""Fault functions and their duration in seconds."""
 
 LONG: dict[str, Fault] = {
     "cut-off-5-min": (300, FAULTS["cut-off"][1]),
@@ -200,7 +190,7 @@ LONG: dict[str, Fault] = {
 
 
 def happens(site: Site, load: Load, name: str, node: str) -> None:
-    """Injects a node fault until both nodes serve again; prints its effect on clients."""
+    """Injects a fault, waits until both nodes serve again, and prints the effect on clients."""
     seconds, make = (FAULTS | LONG)[name]
     total, failures, began = load.total, len(load.failures), time.monotonic()
     with make(site, node):
@@ -218,7 +208,7 @@ def happens(site: Site, load: Load, name: str, node: str) -> None:
         f"| {len(slow)}, the last sent after {max(slow, default=0):.1f} s | {recovered:.0f} s |",
         end="",
     )
-    # Requests in flight on the lost node, one per client.
+    # One in-flight request per client.
     assert failed <= CLIENTS, load.failures[:10]
 
 
@@ -234,7 +224,7 @@ def test_idempotent_requests_outlive(release: Release, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["power", "cut-off"])
 def test_a_gateway_on_a_node_that_is_lost(release: Release, name: str) -> None:
-    """New connections reach the other gateway, like behind a balancer."""
+    """New connections use the other gateway, as behind a load balancer."""
     site = Site(release.cluster)
     node, other = site.gateways
     with Load(site.use(node), clients=CLIENTS, rate=RATE) as load:
@@ -248,7 +238,6 @@ def test_faults_at_random(
     database: tuple[Postgres, Writer, list[str]],
     request: pytest.FixtureRequest,
 ) -> None:
-    """No acknowledged save is lost."""
     _, writer, kept = database
     release.upgrade(*kept, "service.rollout.maxUnavailable=2")
     site, source = Site(release.cluster), random.Random(SEED)
@@ -258,7 +247,7 @@ def test_faults_at_random(
     with saving as saves:
         while time.monotonic() < end:
             node = source.choice(sorted(site.gateways))
-            # Each fault uses new connections: those of the last fault may lead to the node.
+            # Old connections may lead to the failed node.
             with Load(site.use(site.other(node)), clients=CLIENTS, rate=RATE) as load:
                 saves.more(5)
                 happens(site, load, source.choice(sorted(FAULTS)), node)

@@ -1,7 +1,6 @@
-"""Nodes are audited, tuned, kept tuned and restored; pods prove that their CPUs are exclusive.
+"""Nodes are audited, tuned, kept in tune and restored; pods have their exclusive CPUs proven.
 
-The tests change only the nodes' own settings, which their network namespaces contain and which end with the
-cluster.
+Only settings in the nodes' network namespaces change, which end with the cluster.
 """
 
 import contextlib
@@ -27,46 +26,42 @@ XPS = "net.xps_cpus"
 QUEUE = "eth0/rx-0"
 
 MACHINES = cluster_settings.kind() == "vm"
-"""Whether each node has its own kernel. Debian 12's has no default mask (Linux 6.3)."""
+"""Whether nodes have their own kernels. Debian 12's lacks the default mask (Linux 6.3)."""
 
 KNOBS = {TIME_WAIT: "30", RPS: "0-1"} | ({} if MACHINES else {MASK: "0-1"})
-"""Host settings that the kernel keeps for each network namespace, so each node has its own."""
+"""Settings per network namespace, so independent for each node."""
 
 STATE = "/var/lib/corelane/node-tuner"
 
 
 def sysctl(name: str) -> str:
-    """The file of a sysctl."""
     return "/proc/sys/" + name.replace(".", "/")
 
 
 def queue_file(node: str) -> str:
-    """Returns the mask of the node's receive queue; if nodes are namespaces, /sys is the machine's own."""
+    """The node's receive queue mask; with namespaces, /sys belongs to the machine."""
     own = "" if MACHINES else f"{cluster_settings.load().state}/{node}"
     return f"{own}/sys/class/net/eth0/queues/rx-0/rps_cpus"
 
 
 def own_settings(node: str) -> dict[str, str]:
-    """Returns the kernel's values for the node."""
     files = {name: sysctl(name) for name in {*KNOBS, FIN_WAIT} - {RPS}}
     files[RPS] = queue_file(node)
     return {name: inside(node, "cat", file) for name, file in files.items()}
 
 
 def write(node: str, file: str, value: str) -> None:
-    """Writes a value by hand, like an operator."""
     inside(node, "sh", "-c", f"echo {value} >{file}")
 
 
 def apply(tuning: Tuning, **values: object) -> None:
-    """Returns values for mode apply with knobs of the nodes' own settings."""
+    """Installs mode apply with per-node knobs."""
     tuning.install(
         mode="apply", profile="custom", interfaces=["eth0"], **{"knobs": KNOBS, **values}
     )
 
 
 def is_tuned(node: str) -> bool:
-    """Whether the kernel has the values of `KNOBS`."""
     found = own_settings(node)
     masks = {int(found[name].replace(",", ""), 16) for name in {MASK, RPS} & KNOBS.keys()}
     return found[TIME_WAIT].strip() == "30" and masks == {3}
@@ -82,15 +77,15 @@ def test_an_audit_needs_no_privilege_and_finds_what_differs(tuning: Tuning) -> N
         assert not context.get("privileged")
         assert pod["spec"]["securityContext"]["runAsNonRoot"]
         rows = tuning.audit(node)
-        # A limit of the entire machine, which no network namespace has separately.
+        # Machine-wide, not per network namespace.
         row = rows["fs.nr_open", ""]
         assert row["actual"] == inside(node, "cat", "/proc/sys/fs/nr_open").strip()
         assert row["wanted"] == "2097152"
         assert row["state"] == ("differs" if int(row["actual"]) < int(row["wanted"]) else "ok")
-        # kube-proxy runs on each node and sets this.
+        # Set by kube-proxy on every node.
         assert rows["net.netfilter.nf_conntrack_max", ""]["state"] == "owned"
         assert "conntrack.min to 2097152" in rows["net.netfilter.nf_conntrack_max", ""]["reason"]
-        # Only the machine's first network namespace has this setting.
+        # Exists only in the initial network namespace.
         backlog = rows["net.core.netdev_max_backlog", ""]
         assert backlog["state"] == ("differs" if MACHINES else "skipped")
         assert MACHINES or backlog["reason"]
@@ -107,7 +102,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
     assert all(tuning.audit(node)[RPS, QUEUE]["state"] == "ok" for node in nodes)
     first, second = nodes
 
-    # An operator changes a node by hand.
+    # A manual change.
     write(first, sysctl(TIME_WAIT), "77")
     tuning.wait(lambda: is_tuned(first), "a node that is repaired")
     drift = f'corelane_node_knob_drift_total{{knob="{TIME_WAIT}"}} 1'
@@ -116,14 +111,14 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
     told = {"KnobDrifted", "KnobRepaired"}
     tuning.wait(lambda: told <= tuning.events(first), "events of the node")
 
-    # A crash and a roll-out restore nothing.
+    # Neither a crash nor a rollout restores anything.
     _kill(tuning, first)
     tuning.wait(lambda: _restarts(tuning, first) == 1, "another agent")
     assert is_tuned(first)
     apply(tuning, drift="report")
     assert all(is_tuned(node) for node in nodes)
 
-    # In audit mode, the agent only reports drift.
+    # Audit mode only reports drift.
     write(second, queue_file(second), "1")
     tuning.wait(
         lambda: tuning.audit(second)[RPS, QUEUE]["state"] == "differs", "drift that is told of"
@@ -131,7 +126,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
     assert inside(second, "cat", queue_file(second)).strip() == "1"
     write(second, queue_file(second), "3")
 
-    # Values outside the new profile return to their originals; additional values of the profile are recorded.
+    # Settings outside the new profile are restored; new ones are recorded.
     left = {name: value for name, value in KNOBS.items() if name == MASK}
     apply(tuning, knobs={FIN_WAIT: "60", **left})
     for node in nodes:
@@ -146,7 +141,7 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
 
 
 def _kill(tuning: Tuning, node: str) -> None:
-    """Kills a node's agent like the kernel when memory runs out."""
+    """Simulates the OOM killer."""
     (agent,) = processes_of(tuning.pods()[node]["metadata"]["uid"])
     agent.kill()
 
@@ -170,13 +165,13 @@ fcntl.ioctl(device, SIOCETHTOOL, request)
 
 
 def set_queues(node: str, count: int) -> None:
-    """Sets the number of a device's queues on a node, like `ethtool -L`."""
+    """Like `ethtool -L`."""
     inside(node, sys.executable, "-c", CHANNELS, str(count))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_queue(cluster: Cluster) -> Iterator[None]:
-    """Leaves one queue, like a link between namespaces: with a queue for each CPU, RPS has no effect."""
+    """Like a link between namespaces; with a queue per CPU, RPS has no effect."""
     nodes = cluster.nodes() if MACHINES else []
     for node in nodes:
         set_queues(node, 1)
@@ -216,7 +211,7 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
     assert result.returncode != 0
 
     def refusals() -> list[str]:
-        """Returns the log messages about the profile from agents that are not ready."""
+        """Profile errors logged by agents that are not ready."""
         logs = [
             tuning.cluster.kubectl("logs", pod["metadata"]["name"], check=False).stdout
             for pod in tuning.pods().values()
@@ -227,7 +222,7 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
     tuning.wait(refusals, "an agent that refuses the profile")
     ready = [Pod.of(pod).ready for pod in tuning.pods().values()]
     assert sorted(ready) == [False, True]
-    # Nothing was changed or restored.
+    # Nothing changed.
     assert all(is_tuned(node) for node in nodes)
 
 
@@ -248,8 +243,8 @@ def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
 
 @contextlib.contextmanager
 def locked(node: str) -> Iterator[None]:
-    """Locks the settings, as if another program were changing them."""
-    # The shell takes the lock, and the process that it leaves behind keeps it.
+    """Holds the lock, like another tuner."""
+    # The lock is inherited by the background process.
     holder = "setsid sleep 600 >/dev/null 2>&1 </dev/null"
     pid = inside(node, "sh", "-ec", f"exec 9>>{STATE}/lock; flock 9; {holder} & echo $!").strip()
     try:
@@ -265,7 +260,7 @@ def _taints(tuning: Tuning, node: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
-    # If the chart accepted it, the program would reject it, and there would be no profile to apply.
+    # Must be caught by the chart, as the program would have no profile left.
     values = {"mode": "apply", "profile": "custom", "knobs": {"net.core.somaxconn": "65535"}}
     result = tuning.install(check=False, **values)
     assert result.returncode != 0
@@ -274,9 +269,9 @@ def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
 
 @pytest.fixture
 def proven(tuning: Tuning, release: Release) -> Iterator[Tuning]:
-    """Agents that may inspect pods, and a platform whose replicas have their own sysctls.
+    """Agents that may inspect pods, and replicas with their own sysctls.
 
-    The standard "restricted" admits no pod with an unsafe sysctl, but the nodes allow this one.
+    Pod Security "restricted" forbids unsafe sysctls, but the nodes allow this one.
     """
     label = "pod-security.kubernetes.io/enforce"
     namespace = ("namespace", release.cluster.namespace)
@@ -303,13 +298,13 @@ def test_the_pinning_of_each_pod_is_proven(proven: Tuning, release: Release) -> 
         )
         text = proven.metrics(pod.node)
         assert f'pod="{pod.name}"' in text
-    # Output for users, and for Helm.
+    # Shown to users and Helm.
     shown = proven.cluster.kubectl("exec", f"daemonset/{NAME}", "--", "/node-tuner", "proof")
     assert any(pod.name in shown.stdout for pod in servers)
     passed, said = proven.test()
     assert passed, said
 
-    # More open files than any process on this machine may have.
+    # More than any process here may open.
     apply(proven, nofile=1 << 29)
     for pod in servers:
         proven.wait(
@@ -321,13 +316,13 @@ def test_the_pinning_of_each_pod_is_proven(proven: Tuning, release: Release) -> 
 
 
 def _proof(tuning: Tuning, node: str, pod: str) -> dict:
-    """Returns an agent's report on a pod; a pod that it has not seen yet is not proven."""
+    """An agent's report on a pod; unknown pods count as not proven."""
     found = [each for each in tuning.proof(node)["pods"] if each["pod"] == pod]
     return found[0] if found else {"proven": None, "containers": []}
 
 
 def test_a_replica_with_connections_goes_last(tuning: Tuning, release: Release) -> None:
-    """Without deletion costs, Kubernetes would remove the pod that became ready last."""
+    """Without deletion costs, Kubernetes would remove the newest ready pod."""
     release.serve()
     cluster = release.cluster
     tuning.install(deletionCost={"enabled": True, "interval": "1s"})
@@ -347,7 +342,7 @@ def test_a_replica_with_connections_goes_last(tuning: Tuning, release: Release) 
         return int(annotations.get("controller.kubernetes.io/pod-deletion-cost", 0))
 
     with contextlib.ExitStack() as stack:
-        # Otherwise only gateways can reach it.
+        # Otherwise only gateways reach it.
         url = stack.enter_context(cluster.forwarded(last.name, 8080))
         for _ in range(40):
             client = Client(url)

@@ -1,4 +1,4 @@
-"""Pods have exclusive CPUs, on which they are not throttled."""
+"""Pods have exclusive CPUs without throttling."""
 
 import json
 import os
@@ -14,16 +14,16 @@ from support.releases import Release
 
 
 def only_process(pod: Pod) -> Process:
-    """Returns the process of a pod that serves requests, not the agent of a gateway."""
+    """The serving process, not a gateway's agent."""
     (process,) = (each for each in processes_of(pod.uid) if each.name != "gateway-agent")
     return process
 
 
 def wait_until_alone(cluster: Cluster, pod: Pod) -> None:
-    """Waits until no process of another pod on any node of this machine may run on the pod's CPUs.
+    """Waits until no other pod may use this pod's CPUs.
 
-    The kubelet revokes the CPUs from other pods a moment after it has assigned them. Nodes that share their
-    CPUs cannot keep each other's pods off them, in which case only the pods of the same node count.
+    The kubelet removes the others slightly after the assignment. If nodes share CPUs, only pods of
+    the same node count.
     """
     cpus = only_process(pod).cpus
     capacity = [int(node["status"]["capacity"]["cpu"]) for node in cluster.items("nodes")]
@@ -42,13 +42,11 @@ def wait_until_alone(cluster: Cluster, pod: Pod) -> None:
 
 
 def lanes_of(cluster: Cluster, pod: Pod) -> list[dict]:
-    """Returns the lanes from the server's own report."""
     with cluster.forwarded(pod.name, 8081) as admin:
         return json.loads(ask(admin, "/lanes").body)["lanes"]
 
 
 def priorities(cluster: Cluster, pod: Pod) -> set[str]:
-    """Returns how the slow lanes have lowered their priority."""
     return {lane["slow"]["priority"] for lane in lanes_of(cluster, pod)}
 
 
@@ -65,10 +63,10 @@ def test_each_lane_is_pinned_to_its_cpu_of_the_pod(release: Release) -> None:
         assert all(lane["pinned"] for lane in lanes)
         assert {lane["cpu"] for lane in lanes} == process.cpus
         assert len(lanes) == len(process.cpus)
-        # Pinned lanes have slow lanes by default. A "restricted" pod may lower a priority, but it may not set
-        # a policy that would also raise the nice value.
+        # Pinned lanes have slow lanes. "restricted" permits lowering the priority, but no
+        # scheduling policy that would also raise it.
         lowered = "nice" if process.nice else "idle"
-        # A slow lane is the last to lower its priority.
+        # Slow lanes lower their priority last.
         becomes(partial(priorities, release.cluster, pod), {lowered})
 
 
@@ -85,11 +83,10 @@ def test_pods_with_cpus_of_their_own_are_guaranteed(release: Release) -> None:
         assert found["status"]["qosClass"] == "Guaranteed"
 
 
-# This replaces every pod twice. The chart's own tests cover the requests; the kubelet treats the pods like the
-# server's.
+# Replaces all pods twice. Chart tests cover the settings, and the kubelet treats all pods alike.
 @pytest.mark.nightly
 def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) -> None:
-    """One replica less makes room for a gateway with its own CPU, and for its agent."""
+    """One replica fewer makes room for a gateway and its agent."""
     first, second = sorted(
         release.cluster.items("nodes"), key=lambda node: len(node["status"]["allocatable"]["cpu"])
     )
@@ -110,7 +107,7 @@ def test_a_gateway_pod_owns_its_cpu_too_where_it_is_told_to(release: Release) ->
     assert len(process.cpus) == 1
     assert process.quotas == ["none", "none"]
     wait_until_alone(release.cluster, gateway)
-    # There is one worker per CPU: Envoy names them wrk:worker_N.
+    # Envoy runs one worker per CPU, named wrk:worker_N.
     workers = [name for name in process.threads if name.startswith("wrk:worker")]
     assert len(workers) == len(process.cpus)
 

@@ -1,4 +1,4 @@
-"""Projects in PostgreSQL on the cluster: saved while the server is rolled out."""
+"""Projects in PostgreSQL survive rollouts of the server."""
 
 from stack import eventually
 from stack.http import ask
@@ -12,7 +12,7 @@ def test_no_acknowledged_save_is_lost_by_a_roll_out(
     release: Release, database: tuple[Postgres, Writer, list[str]]
 ) -> None:
     server, writer, kept = database
-    # Both at once, because there is no traffic to projects yet.
+    # No project traffic yet, so both may restart at once.
     release.upgrade(*kept, "service.rollout.maxUnavailable=2")
     before = release.cluster.wait_for_pods("server", 2)
     eventually(lambda: ask(release.gateway, "/projects").status == 200, patience=ROLL_OUT)

@@ -1,4 +1,4 @@
-"""Requests and pods that the release rejects: bad values, and unauthorised clients."""
+"""Rejected pods, values and clients."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,7 +30,7 @@ def test_a_bad_value_changes_nothing(release: Release, setting: str, words: str)
 
 
 def test_the_namespace_takes_restricted_pods_only(release: Release) -> None:
-    """Both charts run there, so their pods are restricted; rejecting others shows that the namespace enforces this."""
+    """Both charts comply; a rejected pod shows that the namespace enforces the standard."""
     namespace = release.cluster.get("namespace", release.cluster.namespace)
     labels = namespace["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -58,7 +58,7 @@ def test_only_the_agent_has_a_token(release: Release) -> None:
 
 def test_envoys_admin_interface_is_for_its_own_pod_alone(release: Release) -> None:
     (gateway, *_) = release.cluster.ready_pods("gateway")
-    # The pod responds to the stranger on one port, so the network does not explain the silence of the other.
+    # One port answers strangers, so a blocked network is ruled out.
     answered, refused = f"http://{gateway.ip}:8080/hello", f"http://{gateway.ip}:9901/ready"
     assert_strangers_get(release, [answered], but_not=[refused])
     with release.cluster.forwarded(gateway.name, 9901) as admin:
@@ -77,14 +77,14 @@ def test_strangers_reach_the_replicas_through_the_gateway_alone(release: Release
 
 
 def assert_strangers_get(release: Release, answered: list[str], *, but_not: list[str]) -> None:
-    """Asserts that unrelated pods get a 200 from some URLs, and not even a connection from others.
+    """Unrelated pods reach some URLs and cannot connect to others.
 
-    The checks are concurrent, because they mostly wait.
+    Runs concurrently, because checks mostly wait.
     """
     deadlines = dict.fromkeys(answered, "60s") | dict.fromkeys(but_not, "5s")
 
     def ended(url: str) -> Ended:
-        """Sends requests until there is a response, or until the deadline."""
+        """Retries until a response or the deadline."""
         return release.cluster.run(
             release.program, "/corelane", "check", url, "--deadline", deadlines[url]
         )

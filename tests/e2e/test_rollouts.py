@@ -1,4 +1,4 @@
-"""New versions and configurations under a constant load that must not notice them."""
+"""New versions and configurations under constant load, without failures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,23 +17,22 @@ from support.releases import Release
 RELEASED = REPOSITORY / "tests" / "charts" / "released" / "corelane-0.2.0.tgz"
 
 SILENT = 20
-"""Number of clients that send nothing during a roll-out."""
 
 
 @contextmanager
 def unnoticed(release: Release, replies: int = 400) -> Iterator[Load]:
-    """Runs a load during the context; none of its requests may fail."""
+    """Runs a load that must not see a single failure."""
     with release.load() as load:
         load.wait_for(replies, patience=ROLL_OUT)
         yield load
-        # Wait for the same number again after the last pod has appeared or disappeared.
+        # As many again after the last pod change.
         load.wait_for(replies, patience=ROLL_OUT)
     assert not load.failures, load.failures[:10]
 
 
 @contextmanager
 def silent(release: Release) -> Iterator[None]:
-    """Opens idle connections, which the gateways close before they end; their clients then reach the next gateways."""
+    """Idle connections, which gateways close when they shut down; clients reconnect to the next."""
     clients = [Client(release.gateway) for _ in range(SILENT)]
     for client in clients:
         assert client.ask("/hello").status == 200
@@ -46,7 +45,7 @@ def silent(release: Release) -> Iterator[None]:
 
 @contextmanager
 def replaced(cluster: Cluster, *apps: str) -> Iterator[None]:
-    """Asserts that all pods of these apps, and no others, are replaced at the end."""
+    """Exactly these apps' pods are replaced."""
     before = {app: {pod.uid for pod in cluster.pods(app)} for app in ("server", "gateway")}
     yield
     for app, uids in before.items():
@@ -56,7 +55,7 @@ def replaced(cluster: Cluster, *apps: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def next_tag() -> str:
-    """Gives the server's image a tag that no pod has run yet."""
+    """A tag no pod has used."""
     return images.load_as("server", "next")
 
 
@@ -64,12 +63,12 @@ def next_tag() -> str:
 def test_a_new_image_and_configuration_and_the_way_back(
     release: Release, next_tag: str, tmp_path: Path
 ) -> None:
-    """Both parts roll out at the same time: the server with a new image, and the gateway with a new configuration."""
+    """Server image and gateway configuration roll out together."""
     good, cluster = release.revision, release.cluster
     before = cluster.pods("server")
     ending, log = cluster.pods("gateway")[0], tmp_path / "log"
     with unnoticed(release) as load, cluster.last_words(ending.name, log):
-        # Follow the pod's log before the pod can end.
+        # Start following before the pod can end.
         eventually(lambda: log.stat().st_size, "the log of a gateway")
         for pod in before:
             load.wait_for(1, pod.name)
@@ -86,15 +85,14 @@ def test_a_new_image_and_configuration_and_the_way_back(
     assert {pod.image for pod in cluster.pods("server")} == {pod.image for pod in before}
 
 
-# Nightly: tests/charts shows that a new configuration replaces the pods, and the roll-out equals that of an
-# image.
+# tests/charts shows that configuration changes replace pods; the rollout is like that of an image.
 @pytest.mark.nightly
 def test_a_new_configuration_of_the_server(release: Release) -> None:
     with unnoticed(release), replaced(release.cluster, "server"):
         release.upgrade("service.config.limits.queue=77")
 
 
-# Nightly: a restart rolls out like a new configuration.
+# A restart is like a configuration rollout.
 @pytest.mark.nightly
 def test_a_restart_of_the_gateway(release: Release) -> None:
     deployment = f"deployment/{release.name}-gateway"
@@ -104,7 +102,7 @@ def test_a_restart_of_the_gateway(release: Release) -> None:
 
 
 def test_an_upgrade_from_the_release_before(deployed: Release) -> None:
-    """The previous release's chart has other values, but its pods have the same names and selectors."""
+    """The previous chart differs in values but not in names and selectors."""
     places = {"service.image.tag=": "server.image.tag=", "gateway.image.tag=": "gateway.image.tag="}
     tags = [
         setting.replace(now, before)
@@ -114,7 +112,7 @@ def test_an_upgrade_from_the_release_before(deployed: Release) -> None:
     ]
     former = replace(deployed, values=[RELEASED.with_suffix(".values.yaml")], settings=tags)
     at_once = ("server.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
-    # The current program stands in for the released one, but no longer has `steering`.
+    # The current program replaces the released one, minus `steering`.
     former.upgrade(*at_once, "server.config.steering=null", chart=RELEASED)
     former.cluster.wait_for_pods("server", 2)
     former.cluster.wait_for_pods("gateway", 2)
@@ -125,13 +123,12 @@ def test_an_upgrade_from_the_release_before(deployed: Release) -> None:
 
 
 def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
-    """The other node has a CPU for the new replica, which never starts."""
+    """A free CPU exists on the other node, but the pod never starts."""
     release.upgrade("service.replicas=1")
     (good,) = release.cluster.wait_for_pods("server", 1)
     surge = ("service.rollout.maxSurge=1", "service.rollout.maxUnavailable=0")
 
     def waits() -> set[str]:
-        """Returns the reasons why replicas wait."""
         selector = "app.kubernetes.io/name=corelane-server"
         pods = release.cluster.items("pods", "--selector", selector)
         states = [
@@ -140,7 +137,7 @@ def test_an_image_that_does_not_exist_harms_nobody(release: Release) -> None:
         return {state["waiting"]["reason"] for state in states if "waiting" in state}
 
     with unnoticed(release):
-        # Helm applies everything and then waits only for the replica.
+        # Helm applies everything first and then waits for the replica.
         refused = release.upgrade(
             "service.replicas=1", "service.image.tag=none", *surge, check=False, patience=3.0
         )

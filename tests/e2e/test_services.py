@@ -1,6 +1,6 @@
-"""Two services behind one gateway: the reference server, and a service that someone else could have written.
+"""Two services behind one gateway: the reference server and an independent one.
 
-The latter is services/examples/mixed.rs, with two charts/service releases in another namespace.
+The other is services/examples/mixed.rs in two charts/service releases in its own namespace.
 """
 
 import json
@@ -29,7 +29,7 @@ from support.releases import Release, beside
 
 NAMESPACE = "corelane-services"
 IDLE = 5 * SLOWER
-"""Seconds after which the gateway closes a silent stream."""
+"""The gateway's idle timeout for streams."""
 MIXED = {"name": "mixed", "namespace": NAMESPACE}
 NEXT = {"name": "mixed-next", "namespace": NAMESPACE}
 CALLS = {"name": "mixed-calls", "namespace": NAMESPACE}
@@ -46,7 +46,7 @@ ROUTES = [
         "hosts": ["canary.test"],
         "services": [{**MIXED, "weight": 90}, {**NEXT, "weight": 10}],
     },
-    # One heartbeat in each second of the stream. On slower machines, a stream takes longer to begin.
+    # One heartbeat per second; streams start late on slow machines.
     {
         "name": "events",
         "path": {"prefix": "/mixed/events"},
@@ -67,7 +67,7 @@ ROUTES = [
 ]
 
 
-# Calls have a separate Service, because they use another protocol to replicas.
+# Calls use another protocol, so they have their own Service.
 CALLS_SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -81,7 +81,7 @@ CALLS_SERVICE = {
 
 @dataclass(frozen=True)
 class Begun:
-    """The releases of the other service, installed concurrently with the platform's upgrade."""
+    """The other service's releases, installed during the platform's upgrade."""
 
     next: Release
     mixed: Release
@@ -90,7 +90,7 @@ class Begun:
 
 @pytest.fixture(scope="module")
 def begun(deployed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
-    """Installs the other service: two replicas, and one of its next version. The name shows the version."""
+    """Two replicas, and one of the next version, which responses name."""
     image = {"repository": "corelane-mixed", "tag": images.load_as("mixed", "")}
     folder = tmp_path_factory.mktemp("mixed")
 
@@ -112,13 +112,12 @@ def begun(deployed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def write(release: Release, routes: list[dict]) -> None:
-    """Writes the routes into the last values file."""
     release.values[-1].write_text(json.dumps({"gateway": {"routes": routes}}))
 
 
 @pytest.fixture(scope="module")
 def routed(deployed: Release, begun: Begun, tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """Yields the platform with routes to both services, which every gateway serves."""
+    """Routes to both services are active on every gateway."""
     file = tmp_path_factory.mktemp("routes") / "routes.yaml"
     found = replace(deployed, values=[*deployed.values, file])
     write(found, ROUTES)
@@ -140,13 +139,12 @@ def routed(deployed: Release, begun: Begun, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def mixed(routed: Release, begun: Begun) -> Release:
-    """Returns the other service once gateways know it."""
+    """Returns once gateways know the service."""
     del routed
     return begun.mixed
 
 
 def answers_calls(url: str) -> bool:
-    """Whether a call gets a response."""
     with channel(url) as opened, suppress(grpc.RpcError):
         return opened.unary_unary("/example.Talk/Who")(b"", timeout=PATIENCE) is not None
     return False
@@ -160,7 +158,7 @@ def test_hosts_and_paths_lead_to_both_services(routed: Release, mixed: Release) 
         ("/", "mixed.test", replicas["mixed"]),
         ("/hello", "any.test", servers),
         ("/", "reference.test", servers),
-        # The order of rules decides.
+        # The first matching rule wins.
         ("/hello", "canary.test", replicas["mixed"] | replicas["mixed-next"]),
     ]:
         reply = ask(routed.gateway, path, headers={"host": host})
@@ -179,14 +177,13 @@ def test_a_canary_gets_its_share(routed: Release) -> None:
     )
     client.close()
     assert len(versions) == 2
-    # Seven standard deviations of a binomial distribution, exceeded once in 10^11 runs.
+    # Seven standard deviations of a binomial distribution: one false failure in 10^11 runs.
     assert abs(versions[b"mixed-next"] - number * 0.1) < 7 * sqrt(number * 0.1 * 0.9)
 
 
-# This takes five minutes. The test of changing routes also covers streams that outlive the gateway's limit.
+# Takes five minutes. The route test covers long-lived streams, too.
 @pytest.mark.nightly
 def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release) -> None:
-    """Each second contains one heartbeat."""
     with connect(routed.gateway) as client:
         client.sendall(b"GET /mixed/events HTTP/1.1\r\nhost: gateway\r\n\r\n")
         received = b""
@@ -198,9 +195,9 @@ def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release) -> Non
 
 
 def autoscale(mixed: Release, replicas: int) -> None:
-    """Makes an autoscaler add or remove replicas of the other service until this number remains."""
+    """Scales the other service by a fixed autoscaler."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "mixed"}
-    # At these bounds, the autoscaler needs no metric.
+    # With equal bounds, no metric is needed.
     spec = {"scaleTargetRef": target, "minReplicas": replicas, "maxReplicas": replicas}
     made = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
     made["metadata"] = {"name": "mixed"}
@@ -213,21 +210,18 @@ def autoscale(mixed: Release, replicas: int) -> None:
 
 @dataclass(frozen=True)
 class Rolled:
-    """The view of clients while replicas of the other service terminated."""
+    """What clients saw during a rollout or scale-down."""
 
     load: Load
     exchanges: Exchanges
     old: set[str]
     new: set[str]
     all_go: bool
-    """Whether all initial replicas of the clients terminated."""
 
     def seen(self, kind: object) -> Seen:
-        """Returns the results of clients of one kind."""
         return self.exchanges.seen(kind)
 
     def least(self, clients: int) -> int:
-        """Returns the minimum number of these sessions that ended."""
         return clients if self.all_go else 1
 
 
@@ -235,14 +229,14 @@ class Rolled:
     scope="module", params=["roll out", pytest.param("scale", marks=pytest.mark.nightly)]
 )
 def rolled(routed: Release, mixed: Release, request: pytest.FixtureRequest) -> Iterator[Rolled]:
-    """Runs clients of all kinds during a roll-out, or while an autoscaler removes two replicas of three."""
+    """Runs all kinds of clients during a rollout or a scale-down from three replicas."""
     rolls = request.param == "roll out"
     if not rolls:
         autoscale(mixed, 3)
     old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
-    # The gateway prefers the replica with the fewest open requests. Unevenly spread streams can keep plain
-    # requests from a replica for as long as they last, so the test counts replicas without streams.
+    # The gateway prefers replicas with fewer open requests; uneven streams can starve one of plain
+    # requests, so only replicas without streams count.
     with routed.load(path="/mixed", rate=100.0) as load:
         for pod in old:
             load.wait_for(1, pod)
@@ -281,7 +275,7 @@ def test_an_end_of_replicas_fails_no_plain_request(rolled: Rolled) -> None:
 def test_an_end_of_replicas_closes_websockets_and_others_open(rolled: Rolled) -> None:
     seen = rolled.seen(messages)
     assert set(seen.ends) == {"closed"}
-    # Each session ends at least once if none of its replicas remains.
+    # Sessions end at least once if all of their replicas are replaced.
     assert seen.ends["closed"] >= rolled.least(8)
     assert seen.begun > seen.ends["closed"]
 
@@ -303,7 +297,6 @@ def test_an_end_of_replicas_ends_calls_that_stream_with_a_status(rolled: Rolled)
 
 
 def gateways(release: Release) -> dict[str, list[str]]:
-    """Returns the containers of the gateway's pods."""
     return {
         pod["metadata"]["uid"]: sorted(x["containerID"] for x in pod["status"]["containerStatuses"])
         for pod in release.cluster.items(
@@ -315,7 +308,7 @@ def gateways(release: Release) -> dict[str, list[str]]:
 def change(
     release: Release, routes: list[dict], followed: Callable[[str], bool], urls: list[str]
 ) -> str:
-    """Upgrades to routes, and waits until each gateway follows them; returns the duration."""
+    """Changes routes and waits for every gateway; returns the duration."""
 
     def wait(url: str) -> float:
         eventually(lambda: followed(url), "the new routes", patience=ROLL_OUT)
@@ -333,7 +326,7 @@ def change(
 
 @pytest.mark.parametrize("number", [3_000, pytest.param(20_000, marks=pytest.mark.nightly)])
 def test_routes_change_under_load_without_new_gateways(routed: Release, number: int) -> None:
-    # A Service of CoreDNS, in a namespace that the gateway previously could not read.
+    # CoreDNS, in a namespace the gateway could not read before.
     added = {"name": "added", "path": {"exact": "/ready"}, "health": {"tcp": True}}
     added["service"] = {"name": "kube-dns", "namespace": "kube-system", "port": 8181}
     turned = [{**MIXED, "weight": 0}, {**NEXT, "weight": 1}]
@@ -358,7 +351,7 @@ def test_routes_change_under_load_without_new_gateways(routed: Release, number: 
         for what, (routes, followed) in changes.items():
             print(f"\n{what}: {change(routed, routes, followed, urls)}", end="")
         exchanges.wait_for_each(1)
-        # The interval of these heartbeats exceeds the gateway's limit for silent streams.
+        # Heartbeats are rarer than the idle timeout.
         beats = kinds[events] * (IDLE + 2)
         eventually(lambda: exchanges.seen(events).got >= beats, "heartbeats", patience=ROLL_OUT)
         load.wait_for(max(0, number - load.total), patience=ROLL_OUT)
@@ -374,15 +367,12 @@ TEAM = "team.test"
 
 
 class TeamClient(Client):
-    """Sends requests to the host of the team's route."""
-
     def ask(self, path: str, *arguments: Any, **options: Any) -> Reply:
-        """Sends one request."""
         return super().ask(path, *arguments, headers={"host": TEAM}, **options)
 
 
 def team_route(release: Release, *names: str) -> str:
-    """Returns the HTTPRoute of the other namespace, to one of its services or to several equivalent ones."""
+    """An HTTPRoute in the other namespace to one or more equivalent services."""
     parent = {"name": f"{release.name}-gateway", "namespace": release.cluster.namespace}
     backends = [{"name": name, "port": 8080, "weight": 1} for name in names]
     rules = [{"backendRefs": backends}]
@@ -393,7 +383,7 @@ def team_route(release: Release, *names: str) -> str:
 
 @pytest.fixture
 def objects(routed: Release, mixed: Release) -> Iterator[Release]:
-    """Yields the platform with routes from objects in all namespaces, in addition to those of its values."""
+    """Adds routes from objects in all namespaces."""
     definitions = str(gateway_api.definitions())
     mixed.cluster.kubectl("apply", "--server-side", "--filename", definitions)
     mixed.cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
@@ -410,7 +400,7 @@ def objects(routed: Release, mixed: Release) -> Iterator[Release]:
 
 
 def team(url: str) -> str:
-    """Returns the version that responds at the team's host, or the status of the error."""
+    """Version served at the team's host, or the error status."""
     reply = ask(url, "/", headers={"host": TEAM})
     return reply.body.split()[1].decode() if reply.status == 200 else str(reply.status)
 

@@ -1,4 +1,4 @@
-"""Archives of hack/images, as skopeo reads them."""
+"""Archives of hack/images, read by skopeo."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from tools.errors import ToolError
 
 FILES = [File("/program", b"#!", 0o555), File("/etc/passwd", b"root"), Link("/etc/link", "passwd")]
 
-# Only `hack/images` writes archives, for releases and developers.
+# Written only for releases and by developers.
 pytestmark = pytest.mark.nightly
 
 
@@ -31,7 +31,7 @@ def test_skopeo_reads_name_platform_labels_and_configuration(tmp_path: Path) -> 
 
 def test_every_digest_of_an_archive_is_right(tmp_path: Path) -> None:
     built = archives.write(tmp_path / "a.tar", FILES, [File("/more", b"more")])
-    # It verifies each blob; a file of the copy has the digest of its content as its name.
+    # Blobs are verified; files of the copy are named by digest.
     copy = ["copy", "--dest-decompress", f"oci-archive:{built.file}", f"dir:{tmp_path / 'copy'}"]
     archives.skopeo("amd64", *copy)
     copied = {f"sha256:{file.name}" for file in (tmp_path / "copy").iterdir()}

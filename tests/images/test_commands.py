@@ -1,4 +1,4 @@
-"""python3 hack/images as a user calls it, Debian's packages at their lock, and version, revision and time in images."""
+"""The command line of hack/images, locked Debian packages, and image metadata."""
 
 import json
 import os
@@ -20,7 +20,6 @@ needs_apt = pytest.mark.skipif(not shutil.which("apt-get"), reason="takes Debian
 
 
 def command(*arguments: object) -> tuple[int, str, str]:
-    """Runs `hack/images`; returns its exit status, output and errors."""
     argv = [sys.executable, "hack/images", *map(str, arguments)]
     result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return result.returncode, result.stdout, result.stderr
@@ -31,13 +30,13 @@ def command(*arguments: object) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Empty at first; the lists of Debian's packages are loaded into it once."""
+    """Initially empty; package lists are downloaded once."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def lock(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lock file of the test's own, and a cache of the module's own."""
+    """The test's own lock file and the module's cache."""
     file = tmp_path / "debian.json"
     file.write_text(packages.LOCK.read_text())
     monkeypatch.setattr(packages, "LOCK", file)
@@ -109,11 +108,10 @@ ROLES = ("AUTHOR", "COMMITTER")
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with one commit."""
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     (tmp_path / "VERSION").write_text("1.2.3\n")
     person = {"NAME": "A", "EMAIL": "a@example.org", "DATE": "1700000000 +0200"}
-    # Not the user's own settings, such as signed commits.
+    # Ignores user settings such as signed commits.
     git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     git |= {f"GIT_{who}_{key}": value for who in ROLES for key, value in person.items()}
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):

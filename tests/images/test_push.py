@@ -1,4 +1,4 @@
-"""Images in a registry, pushed for several architectures, and their programs run with nothing but the image's content."""
+"""Multi-platform images pushed to a registry; programs must run with the image's content only."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_skaffold_finds_the_image_under_the_name_it_gave(tmp_path: Path) -> None
     command = next(each for each in ARTIFACTS if each["image"] == "corelane-k6")["custom"]
     with dry_run.throw_away(tmp_path) as address:
         reference = f"{address}/team/corelane-k6:abc"
-        # As Skaffold runs it: in a shell, with these variables.
+        # Skaffold's environment.
         variables = {"IMAGE": reference, "PUSH_IMAGE": "true", "PLATFORMS": ""}
         result = subprocess.run(
             ["sh", "-c", command["buildCommand"]],
@@ -65,12 +65,12 @@ def test_an_index_gives_each_machine_the_image_for_it(tmp_path: Path) -> None:
     assert found == {each.image.arch: each.digest for each in built}
 
 
-# On each change the tests of the cluster run the same programs, in containers.
+# On each change, cluster tests run the same programs in containers.
 
 
 @pytest.fixture(scope="module")
 def corelane() -> Path:
-    """The command line, which pods of `helm test` run; the build fails if it names a folder."""
+    """Used by `helm test` pods; the build fails if the binary contains local paths."""
     return rust.build("corelane", platforms.native(), "local")
 
 
@@ -95,7 +95,7 @@ def test_programs_of_the_workspace_need_no_library(corelane: Path, tmp_path: Pat
 
 @pytest.fixture
 def site() -> Iterator[int]:
-    """A port of 127.0.0.1 where every connection is answered 200."""
+    """Answers every connection with 200."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_answer, args=(listener,), daemon=True)
         thread.start()

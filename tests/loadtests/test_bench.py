@@ -1,5 +1,5 @@
-"""Every benchmark on its real runner, with the smallest load: each response is right, and the record results in
-the same report.
+"""Runs each benchmark with minimal load: responses are correct, and the record reproduces the
+report.
 """
 
 import os
@@ -36,7 +36,6 @@ RUNS = {
     "connections at-once": (*BURST, "--only", "at-once"),
     "soak": ("--profile", "dev", "--seconds", "20", "--clients", "50"),
 }
-"""Options that make the run of each benchmark small."""
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -55,10 +54,10 @@ def test_a_small_run_is_right_and_reported(run: str, binary: Path, tmp_path: Pat
     if name not in ("balancing", "soak"):
         assert record.total("requests") > 0 == record.total("wrong")
     for row in record.rows:
-        # Only the server names its lane: no other process responded in its place.
+        # Only the server adds its lane.
         if name in ("gateway", "mixed"):
             assert sum(row["lanes"].values()) == row["requests"]
-        # None of them ever sends a complete header, and the time for it has passed (timeouts.header).
+        # The header timeout has passed for all of them.
         if "slow headers" in row.get("line", ""):
             assert (row["left"], row["refusals"]) == (0, {"408": row["open"]})
 
@@ -100,7 +99,7 @@ import os, sys
 flags = ["info,corelane::request=debug" if one == "warn" else one for one in sys.argv[1:]]
 os.execv("{server}", ["{server}", *flags])
 """
-"""The same server with a log line for each request."""
+"""The server with a log line per request."""
 
 
 def test_more_work_for_each_request_is_found(binary: Path, tmp_path: Path) -> None:
@@ -133,7 +132,6 @@ def test_a_row_with_more_instructions_than_committed_fails(binary: Path, tmp_pat
 
 
 def started_by(parent: int) -> set[int]:
-    """Returns the processes that a process started, and their descendants."""
     own = set(pids.children(parent))
     return own.union(*map(started_by, own))
 
@@ -149,7 +147,7 @@ def test_what_a_benchmark_started_ends_with_it(binary: Path, tmp_path: Path) -> 
         return {"postgres", "corelane-server"} <= set(map(pids.name, started_by(run.pid)))
 
     try:
-        # On a new clone, the first build takes a while.
+        # The first build of a fresh clone is slow.
         eventually(all_run, patience=20 * PATIENCE)
         started = started_by(run.pid)
     finally:

@@ -1,4 +1,4 @@
-"""The benchmarks' calculations: ratios, verdicts, places, and the statistics of a comparison."""
+"""Benchmark calculations: ratios, verdicts, rankings and statistics."""
 
 import random
 from itertools import product
@@ -23,7 +23,7 @@ def test_ratios_are_taken_within_a_round() -> None:
         for number, cost in enumerate(found, 1)
     ]
     record = Record("x", {}, rows=rows)
-    # The medians of all rounds, 36 and 24, would result in 1.50.
+    # The overall medians, 36 and 24, would give 1.50.
     figure = Figure("", "cost.us", over={"arm": "base"})
     assert figure.cell(record, {"arm": "mine"}) == "1.10 (1.10–1.50)"
     assert Figure("", "cost.us", 0).cell(record, {"arm": "base"}) == "24 (20–40)"
@@ -48,12 +48,12 @@ def test_first_and_behind_need_all_rounds(ours, theirs, more_is_better, expected
 def test_capacity_is_where_the_p99_leaves_the_objective() -> None:
     assert capacity({40: 20.0, 50: 30.0}) == 0.0
     assert capacity({40: 2.0, 50: 3.0}) == 50.0
-    # Half of the logarithmic distance.
+    # Halfway on a logarithmic scale.
     assert capacity({40: 2.0, 50: 5.0, 60: 20.0}) == pytest.approx(55.0)
 
 
 def test_recovery_is_three_good_windows_in_a_row() -> None:
-    # At first, only two windows are good.
+    # Only two windows are good at first.
     slow = {*range(3000), *range(4000, 5000)}
     found = [
         (float(due), 500.0 if due in slow else 10.0, False, True) for due in range(0, 10_000, 10)
@@ -63,7 +63,7 @@ def test_recovery_is_three_good_windows_in_a_row() -> None:
 
 
 def test_a_published_example_comes_out_as_published() -> None:
-    """The Hamilton depression scale before and after a tranquilliser: Hollander and Wolfe, example 3.1."""
+    """Depression scores before and after a tranquilliser: Hollander and Wolfe, example 3.1."""
     before = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30]
     after = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29]
     found = SignedRank([one - other for one, other in zip(before, after, strict=True)])

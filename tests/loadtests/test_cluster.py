@@ -1,4 +1,4 @@
-"""The counts of several runners, merged into one record: sums, extremes, and quantiles that are never too good."""
+"""Merging runner results: sums, extremes, and quantiles that never look too good."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fast
 
 
 def quantile(sorted_values: list[float], share: float) -> float:
-    """Returns a quantile, interpolated like k6's."""
+    """Interpolated like k6's."""
     place = share * (len(sorted_values) - 1)
     low = int(place)
     high = min(low + 1, len(sorted_values) - 1)
@@ -26,7 +26,6 @@ def quantile(sorted_values: list[float], share: float) -> float:
 
 
 def route(latencies: list[float], failed: int = 0) -> Route:
-    """Returns a route with these measurements."""
     latencies = sorted(latencies)
     return Route(
         len(latencies),
@@ -42,7 +41,6 @@ def route(latencies: list[float], failed: int = 0) -> Route:
 
 
 def part(routes: dict[str, Route], **more: object) -> Part:
-    """Returns a runner's only part."""
     whole = routes[ALL]
     return Part(ALL, 10.0, whole.requests, whole.failed, whole.requests / 10, routes=routes, **more)
 
@@ -50,7 +48,7 @@ def part(routes: dict[str, Route], **more: object) -> Part:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_merged_record_says_of_all_requests_only_what_is_so(seed: int) -> None:
     chance = random.Random(seed)
-    # Runners that differ in speed and number of requests.
+    # Runners of different speed.
     measured = [
         [chance.lognormvariate(chance.uniform(0, 3), 1) for _ in range(chance.randint(200, 2000))]
         for _ in range(chance.randint(2, 6))
@@ -63,7 +61,7 @@ def test_a_merged_record_says_of_all_requests_only_what_is_so(seed: int) -> None
         assert found.latency_ms[key] == pytest.approx(everything.latency_ms[key])
     for key in ("p50", "p99"):
         best = merged.figures[f"{key} of the best runner"].value
-        # Between two samples, only the interpolation can differ.
+        # Only the interpolation may differ.
         assert best * 0.98 <= everything.latency_ms[key] <= found.latency_ms[key] * 1.02
 
 
@@ -95,7 +93,7 @@ SUMMARY = json.dumps({"metrics": {"http_reqs": {}}, "root_group": {}})
     ("log", "found"),
     [
         (f"time=1 msg=a\n{SUMMARY}\n", True),
-        # k6 prints the reason for its failure after the summary, which does not end with a newline.
+        # k6 prints the reason after the summary, which lacks a newline.
         (
             f'{SUMMARY}time="2" level=error msg="thresholds on metrics \'checks\' have been crossed"\n',
             True,
@@ -118,7 +116,7 @@ def test_a_summary_is_found_in_a_log_if_it_is_whole(log: str, found: bool) -> No
         (False, [99, 107], 2, 1),
         (False, [99, None], 1, 1),
         (False, [0, 0], 2, 1),
-        # A run without one of its summaries does not count as passed.
+        # A missing summary means failure.
         (True, [0, 0], 1, 1),
     ],
 )

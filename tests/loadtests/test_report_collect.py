@@ -1,4 +1,4 @@
-"""Requests become the parts of a record: curves, bins, a fair sample, failures at their time; its file and folder."""
+"""Turns requests into records: curves, bins, samples and failures."""
 
 import random
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ HEAD = (
 
 
 def sample(metric: str, at: float, value: float, **tags: str) -> str:
-    """Returns a line in k6's format."""
+    """A line of k6's JSON output."""
     names = ("check", "error_code", "expected_response", "group", "method", "name", "scenario")
     columns = [tags.get(name, "") for name in names]
     return ",".join(
@@ -84,7 +84,7 @@ def test_samples_of_k6_are_read(tmp_path: Path) -> None:
     collector = read(
         [
             sample("vus", 100, 2),
-            # A sample of a k6 scenario before its first request, so its part becomes known only later.
+            # Recorded before the first request, so its part is known only later.
             sample("dropped_iterations", 100.1, 3, scenario="01-direct"),
             sample("http_req_duration", 100.2, 900, **setup),
             sample("http_reqs", 101, 1, expected_response="true", **tags),
@@ -113,7 +113,6 @@ STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def a_run(name: str = "load") -> Run:
-    """Returns a run with every field set."""
     part = Part(
         name="direct",
         seconds=2.0,

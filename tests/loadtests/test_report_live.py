@@ -1,4 +1,4 @@
-"""Real k6 runs against a real server that a real Prometheus scrapes, and the resulting reports."""
+"""Reports of real k6 runs, with a real server and Prometheus."""
 
 import json
 import os
@@ -27,7 +27,7 @@ SCRAPE = "500ms"
 
 @pytest.fixture(scope="module")
 def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yields the URL of a Prometheus that scrapes the server and accepts k6's series."""
+    """Scrapes the server and accepts k6's remote writes."""
     folder, port = tmp_path_factory.mktemp("prometheus"), free_ports(1)
     jobs = [{"job_name": "service", "static_configs": [{"targets": [server.admin[7:]]}]}]
     times = {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE}
@@ -53,7 +53,6 @@ def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def command(server: Server, out: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """Runs `python3 loadtests` against this server."""
     return subprocess.Popen(
         [sys.executable, "loadtests", *arguments, "--out", out],
         cwd=REPOSITORY,
@@ -66,7 +65,7 @@ def command(server: Server, out: Path, *arguments: str, **variables: str) -> sub
 
 @pytest.fixture(scope="module")
 def folder(server: Server, prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of a run of a few seconds."""
+    """A run of a few seconds."""
     out = tmp_path_factory.mktemp("out")
     arguments = ["smoke", "--rate", "200", "--duration", "4s"]
     process = command(server, out, *arguments, PROMETHEUS_URL=prometheus)
@@ -106,7 +105,7 @@ def test_the_servers_side_is_in_it(run: Run) -> None:
         assert series
         assert all(0 <= t <= end and value >= 0 for t, value in series)
     assert max(value for _, value in server.requests_per_second) > 0
-    # There was no gateway.
+    # No gateway in this run.
     assert server.gateway_p99_ms == []
 
 
@@ -166,7 +165,7 @@ def test_bad_usage_is_one_line(arguments: list[str], words: str) -> None:
 
 @pytest.mark.parametrize("direct", [True, False])
 def test_the_record_says_where_a_crowd_went(server: Server, tmp_path: Path, direct: bool) -> None:
-    """The gateway's address is another name of the same server."""
+    """The gateway's URL is an alias of the server."""
     gateway = server.url.replace("127.0.0.1", "localhost")
     known = {"DIRECT_URL": server.url} if direct else {}
     arguments = ["s1-c10k-static", "--vus", "20"]

@@ -1,4 +1,4 @@
-"""The page of a run: one file that is correct for sighted readers and for screen readers."""
+"""The report page: a single self-contained, accessible file."""
 
 import random
 import re
@@ -25,7 +25,7 @@ VOID = {"meta", "br"}
 
 
 def a_run(*, seed: int = 1, slower: float = 1.0, parts: tuple[str, ...] = (ALL,)) -> Run:
-    """Returns a run of a few seconds with two routes and lognormal latencies."""
+    """Two routes with lognormal latencies over a few seconds."""
     collector, chance = Collector(), random.Random(seed)
     for index, part in enumerate(parts):
         for sent in range(1500):
@@ -69,7 +69,7 @@ def seen_by_the_servers() -> Server:
 
 
 class Reader(HTMLParser):
-    """Checks that every element is closed, and collects the resources that the page would load."""
+    """Checks that elements are closed, and collects external resources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Reader(HTMLParser):
         self.names.append(tag)
         if tag not in VOID:
             self.open.append(tag)
-        # The page itself contains markers and pixels of a chart.
+        # Part of the page: markers and chart pixels.
         named = [
             value for name, value in attributes if name in ("src", "href", "srcset", "xlink:href")
         ]
@@ -139,7 +139,7 @@ def test_a_pointer_shows_the_figures_of_a_place() -> None:
     assert len(shown) == len(over.t)
     assert shown[0][0] == "0.5 seconds since the start"
     assert f"p99: {over.p99_ms[0]:,.4g}" in shown[0]
-    # They touch without overlapping, so exactly one is under the pointer.
+    # Adjacent without overlap, so exactly one is hit.
     edges = [
         (float(rect.get("x", 0)), float(rect.get("width", 0)))
         for strip in strips

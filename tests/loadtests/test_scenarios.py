@@ -1,4 +1,4 @@
-"""Every k6 scenario in a very small form: it passes on a sound platform and fails with a planted fault; and the
+"""Short runs of all k6 scenarios, which pass on a healthy platform and fail with a fault; also the
 climb of `breakpoint`.
 """
 
@@ -32,7 +32,7 @@ from tools import resolve
 pytestmark = pytest.mark.nightly
 
 KNOWN = {"ROUTE": "hello", "RATE": "8", "DURATION": "1s", "STEPS": "6", "P99_MS": "700"}
-"""Settings of a climb whose requests occupy the only lane for 50 ms."""
+"""A climb where each request holds the only lane for 50 ms."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,6 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 def faulty(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., str]]:
-    """Starts servers with this fault on these routes; returns their URLs."""
     folder = tmp_path_factory.mktemp("faulty")
 
     def made(routes: Sequence[str], share: float, **effect: dict) -> str:
@@ -57,18 +56,17 @@ def faulty(
 
 @dataclass(frozen=True)
 class Runs:
-    """All runs, started at once because they mostly wait."""
+    """All runs at once, because they mostly wait."""
 
     sound: dict[str, Future[Ended]]
-    """Every scenario through a sound gateway, of which only the address is known."""
+    """Through a healthy gateway, known only by URL."""
     failing: dict[str, Future[Ended]]
-    """Every scenario against a server that answers two requests in five with an error."""
+    """Against a server that fails 40 % of requests."""
     long: Future[Ended]
-    """One scenario against that server, planned for an hour."""
     silent: Future[Ended]
-    """S0 against a sound platform, configured with a replica that does not exist."""
+    """S0 with a replica that does not exist."""
     slow: Future[Ended]
-    """The climb against a server with a known capacity of 20 requests/s."""
+    """A climb with a known capacity of 20 requests/s."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +106,7 @@ def test_a_sound_platform_passes(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_planted_fault_fails_it(runs: Runs, name: str) -> None:
-    """Failed requests and failed checks: k6 itself passes despite both."""
+    """Checks and failed requests alone would not fail k6."""
     run = runs.failing[name].result()
     assert run.exit_code == THRESHOLDS_FAILED, run.said
     metrics = {threshold.partition(":")[0].partition("{")[0] for threshold in run.failed}
@@ -117,7 +115,7 @@ def test_a_planted_fault_fails_it(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_series_are_bounded(runs: Runs, name: str) -> None:
-    """Series contain route names, never URLs: k6 warns from 100,000 series on."""
+    """Labels are route names instead of URLs; k6 warns from 100,000 series."""
     assert "unique time series" not in runs.sound[name].result().said
     assert (
         "script_errors" in runs.sound[name].result().data["metrics"]
@@ -126,7 +124,6 @@ def test_series_are_bounded(runs: Runs, name: str) -> None:
 
 
 def figures(run: Ended) -> dict[str, float]:
-    """Returns the figures that the scenario computed, by part and name."""
     return {
         f"{part}: {name}": figure["value"]
         for part, found in run.data["figures"].items()
@@ -162,7 +159,7 @@ def test_users_leave_no_project(runs: Runs, platform: Platform) -> None:
 
 
 def test_every_request_of_the_crowds_was_sent(runs: Runs) -> None:
-    """150 connections of two users; S1 has 1.3 requests for each, and one that the server must reject."""
+    """150 connections with two users; S1 sends 1.3 requests for each, plus one to be rejected."""
     assert runs.sound["s1-c10k-static"].result().value("http_reqs", "count") == 196 + 1
     assert runs.sound["s3-c10k-20000"].result().value("http_reqs", "count") == 150
 
@@ -203,7 +200,7 @@ def test_a_clear_failure_ends_a_long_run(runs: Runs) -> None:
 
 
 def test_a_refusal_must_say_when_to_come_again(runs: Runs) -> None:
-    """An injected 503 has no `Retry-After`, so that even a spike must not receive it."""
+    """The injected 503 lacks `Retry-After`, so even a spike fails."""
     run = runs.failing["spike"].result()
     checks = {check["name"]: check["fails"] for check in run.data["root_group"]["checks"]}
     assert any(checks[name] for name in checks if "says when to come again" in name)
@@ -214,7 +211,7 @@ def test_breakpoint_finds_the_knee_of_a_known_server(runs: Runs) -> None:
     run = runs.slow.result()
     assert run.exit_code == 0, run.said
     found = figures(run)
-    # At 45/s, a step of a second ends with more than a second of queued work.
+    # At 45/s, one second leaves over a second of queued work.
     assert 8 <= found["all: knee_requests_per_second"] < 45
     assert found["all: first_bad_requests_per_second"] > found["all: knee_requests_per_second"]
     assert "The climb ended because" in run.data["notes"][0]
@@ -246,7 +243,7 @@ CASES = dict(
 
 @pytest.fixture(scope="module")
 def climbs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """Returns the result of each case; the rule runs in k6, as always."""
+    """Results per case; k6 evaluates the rule."""
     folder = tmp_path_factory.mktemp("knee")
     shutil.copytree(REPOSITORY / "loadtests/lib", folder / "lib")
     shutil.copy(DATA / "knee.js", folder)
@@ -267,10 +264,10 @@ def test_the_knee_is_the_highest_rate_within_the_objective(
     climbs: dict[str, dict], capacity: int
 ) -> None:
     climb = climbs[f"capacity {capacity}"]
-    # M/M/1: the rate at which the p99 equals the objective.
+    # M/M/1: rate at which p99 meets the objective.
     true = capacity - 1000 * math.log(100) / SETTINGS["limitMs"]
     assert climb["knee"] <= true < climb["bad"]
-    # As close as the climb gets, or as whole numbers allow.
+    # As close as the step size or integers permit.
     assert climb["bad"] <= max(1.08 * climb["knee"], climb["knee"] + 1)
     assert len(climb["rates"]) <= SETTINGS["steps"]
 

@@ -1,4 +1,4 @@
-"""The smoke scenario against real gateways and replicas, both sound and broken."""
+"""The smoke scenario against healthy and broken platforms."""
 
 import json
 import os
@@ -17,31 +17,27 @@ from stack.replica import STATIC, Server
 from support.platforms import Platform
 
 THRESHOLDS_FAILED = 99
-"""k6's exit status for a failed threshold."""
+"""k6 exit code."""
 
 
 @dataclass(frozen=True)
 class Smoke:
-    """One completed run."""
-
     exit_code: int
     output: str
     latest: Path
 
     @property
     def record(self) -> dict:
-        """Returns the stored summary."""
         return json.loads(self.latest.read_text())
 
     @property
     def failed(self) -> list[str]:
-        """Returns the failed thresholds."""
         return self.record["failed_thresholds"]
 
 
 @pytest.fixture
 def smoke(tmp_path: Path) -> Callable[..., Smoke]:
-    """Runs the scenario with these variables for a short time."""
+    """Runs it briefly with these variables."""
 
     def run(**variables: str) -> Smoke:
         argv = [sys.executable, "loadtests", "smoke", "--rate", "90", "--duration", "1s"]
@@ -60,7 +56,6 @@ def smoke(tmp_path: Path) -> Callable[..., Smoke]:
 
 
 def stop(platform: Platform, *replicas: str) -> None:
-    """Stops replicas permanently, with a drain."""
     argv = [sys.executable, "hack/tools", "run", "supervisorctl"]
     argv += ["-s", f"unix://{supervisor.socket_path(platform.run)}", "stop"]
     states = supervisor.states(platform.run)
@@ -109,7 +104,7 @@ def test_missing_replicas_fail_it(
 
 @pytest.fixture
 def server_with_a_longer_page(start: Callable[..., Server], tmp_path: Path) -> Server:
-    """Starts a server whose index.html is one byte too long."""
+    """index.html has one extra byte."""
     root = shutil.copytree(STATIC, tmp_path / "static")
     with open(root / "index.html", "a") as page:
         page.write("!")
@@ -135,7 +130,7 @@ def test_nothing_up_says_what_to_do(smoke: Callable[..., Smoke]) -> None:
 
 
 def test_a_gateway_that_does_not_answer_is_named(smoke: Callable[..., Smoke]) -> None:
-    # Port 1 (tcpmux) has no listener.
+    # Nothing listens on port 1 (tcpmux).
     run = smoke(GATEWAY_URL="http://127.0.0.1:1")
     assert run.exit_code == 1
     assert "GATEWAY_URL=http://127.0.0.1:1 does not answer" in run.output

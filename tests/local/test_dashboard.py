@@ -1,4 +1,4 @@
-"""The dashboard of `make up`: what it shows, what its buttons do, and who may press them."""
+"""The dashboard of `make up`: content, buttons and access control."""
 
 import json
 import re
@@ -13,14 +13,13 @@ from support.platforms import Platform
 
 
 def state(platform: Platform) -> dict:
-    """What the page shows; it leaves out a part that does not reply within its limit."""
+    """The page's data; parts that time out are omitted."""
     reply = ask(platform.dashboard, "/state")
     assert reply.status == 200, reply.body
     return json.loads(reply.body)
 
 
 def act(platform: Platform, path: str) -> Reply:
-    """Does what a button of the page does."""
     page = ask(platform.dashboard).body.decode()
     (token,) = re.findall(r'<meta name="token" content="([0-9a-f]{32})">', page)
     return ask(platform.dashboard, path, "POST", headers={"corelane-token": token})
@@ -31,7 +30,6 @@ def replica(platform: Platform, index: int) -> dict:
 
 
 def serving(platform: Platform) -> bool:
-    """Whether the gateway sends requests to every replica."""
     return all((each["gateway"] or {}).get("healthy") for each in state(platform)["replicas"])
 
 
@@ -58,7 +56,7 @@ def test_the_state_is_that_of_the_instance(platform: Platform) -> None:
     shown = {each["name"]: [lane["cpu"] for lane in each["lanes"]] for each in found["replicas"]}
     assert list(shown) == [each.name for each in platform.replicas]
     for each in platform.replicas:
-        # A lane that is not pinned has no CPU of its own.
+        # Unpinned lanes have no CPU.
         assert shown[each.name] in ([each.cpu], [None])
 
 
@@ -67,7 +65,7 @@ def test_routes_have_rates_and_quantiles(platform: Platform) -> None:
         ask(platform.gateway, "/div/4")
         rows = {row["name"]: row for row in state(platform)["routes"]}
         names = ("all requests", "/div/{n}")
-        # The first request of a route is no rate yet.
+        # A rate needs more than one request.
         return all(rows.get(name, {}).get("p99") and rows[name]["rate"] > 0 for name in names)
 
     eventually(known, "rates of the gateway and of a route", pause=0.2)
@@ -122,7 +120,7 @@ def test_nothing_fails_while_replicas_are_killed_drained_and_delayed(platform: P
 
 @contextmanager
 def loaded(platform: Platform) -> Iterator[None]:
-    """Under the load of the page, of which no request fails; one load lasts for a minute at most."""
+    """Starts the page's load, which ends within a minute; no request may fail."""
 
     def answered(more: int) -> None:
         wanted = state(platform)["load"]["ended"] + more
@@ -139,7 +137,6 @@ def loaded(platform: Platform) -> Iterator[None]:
 
 
 def ready(platform: Platform) -> bool:
-    """Whether every replica serves, and the gateway sees that."""
     return serving(platform) and all(
         each["phase"] == "serving" for each in state(platform)["replicas"]
     )

@@ -1,4 +1,4 @@
-"""What `make up` keeps projects in, and the token that may write them."""
+"""Project storage and write token of `make up`."""
 
 import hashlib
 import json
@@ -16,7 +16,6 @@ from support.projects import Projects, path
 
 
 def token(platform: Platform) -> str:
-    """The token, as the README reads it for curl."""
     return (platform.run / "token").read_text()
 
 
@@ -63,7 +62,6 @@ def test_none_serves_no_projects(new_platform: Callable[[int], Platform]) -> Non
 
 @pytest.fixture(scope="module")
 def on_postgres(new_platform: Callable[[int], Platform]) -> Platform:
-    """An instance that keeps its projects in PostgreSQL."""
     platform = new_platform(2)
     platform.variables["DATABASE"] = "postgres"
     platform.up()
@@ -76,7 +74,7 @@ def test_postgres_is_a_part_like_the_others(on_postgres: Platform) -> None:
         (found,) = (line.split() for line in lines if line.startswith("postgres "))
         return found
 
-    # One that another test has killed is not called running in its first second.
+    # supervisord reports a restarted process as running only after a second.
     eventually(lambda: row()[1:3] == ["running", str(on_postgres.pid("postgres"))], "its row")
     assert f"127.0.0.1:{on_postgres.variables['POSTGRES_PORT']}" in row()
     assert "==> postgres" in on_postgres.command("logs").stdout
@@ -97,7 +95,7 @@ def test_a_postgres_that_is_killed_comes_back_with_what_was_saved(on_postgres: P
     def saved() -> bool:
         return client.ask("/projects", "POST", {"name": "after"}).status == 201
 
-    # A replica may have other connections that ended with the old process.
+    # A replica may still hold connections to the old process.
     eventually(saved, "a save")
     client.close()
 
@@ -110,7 +108,7 @@ def test_projects_and_token_outlive_a_restart(on_postgres: Platform) -> None:
         reply = client.ask("/projects", "POST", {"name": "kept"})
         return json.loads(reply.body) if reply.status == 201 else None
 
-    # If another test has killed PostgreSQL, a replica may still have a connection to the old process.
+    # PostgreSQL may have been restarted by another test, and replicas may hold old connections.
     made = eventually(saved, "a save")
     client.close()
     down = on_postgres.command("down")

@@ -1,4 +1,4 @@
-"""`corelane doctor` against a real API server, which has neither nodes nor controllers."""
+"""`corelane doctor` against an API server without nodes or controllers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,6 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """One in which nobody else installs anything."""
     with apiserver.running(tmp_path_factory.mktemp("apiserver")) as api:
         yield api
 

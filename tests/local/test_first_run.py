@@ -1,7 +1,7 @@
-"""A newcomer's run: the commands of the README and of docs/first-run.md, every page that they lead to, and the buttons
-of the dashboard.
+"""The README and docs/first-run.md as a new user follows them: commands, linked pages and dashboard
+buttons.
 
-`--screenshots FOLDER` keeps the pictures of the pages.
+`--screenshots FOLDER` keeps screenshots.
 """
 
 import json
@@ -32,12 +32,11 @@ pytestmark = pytest.mark.nightly
 PAGES = ("dashboard", "admin", "lanes", "docs", "report")
 
 THEIRS = {"docs": ("heading-order", "nested-interactive")}
-"""Rules that the markup of Swagger UI breaks."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a newcomer has seen in the terminal, and the pages."""
+    """Terminal output and pages seen."""
 
     readme: str
     requests: str
@@ -47,7 +46,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """The platform of the tutorial, up until all pages have been looked at."""
+    """The tutorial's platform, up until all pages were visited."""
     home = tmp_path_factory.mktemp("newcomer")
     instance = f"test-{os.getpid()}-first-run"
     environment = {
@@ -74,7 +73,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 
 def pages(environment: dict[str, str], inside: str) -> dict[str, str]:
-    """The address of each page."""
     host = "http://127.0.0.1"
     admin = f"{host}:{environment['REPLICA_ADMIN_PORT']}"
     (report,) = re.findall(r"^report +(/.*)$", inside, re.MULTILINE)
@@ -101,7 +99,7 @@ def test_the_commands_do_what_the_pages_say(seen: Seen) -> None:
 def opened(
     request: pytest.FixtureRequest, seen: Seen, browser: "Browser"
 ) -> Iterator[tuple[str, "Page"]]:
-    """One of the pages, while there is something to see on it, and no script fails."""
+    """Opens a page with content; script errors fail the test."""
     name = request.param
     page = browser.new_page()
     said = complaints(page)
@@ -120,7 +118,7 @@ def opened(
 
 
 def works(page: "Page") -> None:
-    """Has a load, and a replica that is delayed, so that the page has a warning and a pressed button."""
+    """Adds load and a delayed replica, so that the page shows a warning and an active button."""
     loads(page)
     button = page.get_by_label("Delay by 100 ms: server-0")
     if button.get_attribute("aria-pressed") == "false":
@@ -145,11 +143,11 @@ def test_each_link_leads_somewhere(opened: tuple[str, "Page"]) -> None:
 
 
 def leads(page: "Page", link: str) -> bool:
-    """Whether there is something; addresses outside of this machine only have to be of https."""
+    """Checks the target; external links only need https."""
     address, place = urldefrag(link)
     here = str(page.evaluate("location.href"))
     if address == urldefrag(here)[0]:
-        # Those with a slash are the names that Swagger UI gives its operations.
+        # Swagger UI uses slashes in its operation ids.
         return (
             not place
             or place.startswith("/")
@@ -162,7 +160,7 @@ def leads(page: "Page", link: str) -> bool:
 
 @pytest.fixture(scope="module")
 def page(platform: Platform, browser: "Browser") -> Iterator["Page"]:
-    """The page, under its load; nothing of it is blocked, and no script fails."""
+    """The page under load, without blocked resources or script errors."""
     opened = browser.new_page()
     said = complaints(opened)
     opened.goto(platform.dashboard)

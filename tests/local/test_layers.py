@@ -1,4 +1,6 @@
-"""hack/layers.py: which imports between the modules of a Rust crate are errors. The library in a crate that uses hyper too."""
+"""hack/layers.py: forbidden imports between modules of a crate, and checks of the library next to
+hyper.
+"""
 
 import json
 import shutil
@@ -25,12 +27,12 @@ CLEAN = {
         "#[cfg(test)]\nmod tests {\n    use crate::b::*;\n}\n"
     ),
 }
-"""`b` is above `a`, and only comments, strings and tests of `a` name something of `b`."""
+"""`b` is above `a`; `a` mentions `b` only in comments, strings and tests."""
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A workspace with one crate, `one`, without modules."""
+    """One crate, `one`, without modules."""
     write(tmp_path, {"lib.rs": ""})
     (tmp_path / "Cargo.toml").write_text('[workspace]\nmembers = ["one"]\n')
     (tmp_path / "one" / "Cargo.toml").write_text('[package]\nname = "one"\n')
@@ -125,7 +127,7 @@ def test_a_crate_and_the_library_share_one_hyper(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/lib.rs").touch()
     (tmp_path / "Cargo.toml").write_text(MANIFEST)
-    # With the versions that the services have, nothing has to be downloaded.
+    # Locked versions avoid downloads.
     shutil.copy(SERVICES / "Cargo.lock", tmp_path)
     tree = cargo(tmp_path, "tree", "--edges=normal", "--prefix=none")
     assert len({line.split()[1] for line in tree.splitlines() if line.startswith("hyper v")}) == 1

@@ -1,4 +1,4 @@
-"""A service of one's own: `corelane new`, its own tests, `corelane up`, a rollout on change, `corelane down`."""
+"""A new service: `corelane new`, its tests, `corelane up`, reload on change, `corelane down`."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ from tools.resolve import tool
 TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 
 BUILDING = 600.0
-"""Seconds for a build whose dependencies may not be there."""
+"""Build timeout in seconds, dependencies included."""
 
 OTHER = """#!{python}
 import http.server, os, signal, sys, threading
@@ -50,28 +50,25 @@ server.serve_forever()
 
 
 LINTS = {"RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS"}
-"""Variables with which the Makefile makes a warning in our own crates an error."""
+"""The Makefile sets these to turn warnings into errors."""
 
 
 @dataclass
 class Project:
-    """A folder with a service, and the ports of its platform."""
+    """A service's folder and its platform's ports."""
 
     folder: Path
     environment: dict[str, str]
 
     @property
     def run(self) -> Path:
-        """The run folder of the platform."""
         return self.folder / ".corelane" / "default"
 
     @property
     def gateway(self) -> str:
-        """URL of the gateway."""
         return f"http://127.0.0.1:{self.environment['GATEWAY_PORT']}"
 
     def begin(self, *arguments: object, **more: object) -> subprocess.Popen[str]:
-        """Starts a command in the folder."""
         readers = {name: text for name, text in os.environ.items() if name not in LINTS}
         return subprocess.Popen(
             [*map(str, arguments)],
@@ -84,50 +81,46 @@ class Project:
         )
 
     def command(self, *arguments: object) -> tuple[int, str]:
-        """Runs a command; returns its exit status and output."""
         with self.begin(*arguments) as process:
             output, _ = process.communicate()
         return process.returncode, output
 
     def corelane(self, *arguments: object) -> str:
-        """Runs `corelane`, which must succeed."""
         status, output = self.command(program("corelane"), *arguments)
         assert status == 0, output
         return output
 
     def replicas(self) -> set[str | None]:
-        """Who answers."""
         return {ask(self.gateway).replica for _ in range(20)}
 
 
 def project(folder: Path) -> Project:
-    """A project with two replicas on free ports."""
     first = free_ports(9)
     names = [*VARIABLES][:-2]
     variables = {name: str(first + index) for index, name in enumerate(names)}
     variables |= {"REPLICA_PORT": str(first + 5), "REPLICA_ADMIN_PORT": str(first + 7)}
     variables |= {"REPLICAS": "2", "CARGO_TARGET_DIR": str(TARGET)}
-    # With those of this repository, dependencies of the same features are compiled only once.
+    # The profile of this repository, so that dependencies are built only once.
     variables["CARGO_PROFILE_DEV_DEBUG"] = "0"
     return Project(folder, variables)
 
 
 def new(name: str, *arguments: object) -> Project:
-    """A service with dependencies on this repository, always at the same place, so that cargo builds it once."""
+    """Depends on this repository; a fixed path lets cargo reuse its build."""
     place = TARGET / "new"
     place.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place / name, ignore_errors=True)
     made = project(place)
     made.corelane("new", name, "--corelane", REPOSITORY, *arguments)
     made.folder = place / name
-    # The versions that this repository is tested with.
+    # Pinned to this repository's versions.
     shutil.copy(REPOSITORY / "services" / "Cargo.lock", made.folder)
     return made
 
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Project]:
-    """A new service of the template `rest`, built and up."""
+    """Template `rest`, built and running."""
     made = new("shop")
     try:
         made.corelane("up")
@@ -137,12 +130,12 @@ def shop() -> Iterator[Project]:
 
 
 ODD = """100% %(here)s a;b ;c #d "e' $HOME `f` [g] {h},i=j?k\\é"""
-"""A name of a folder with what some program takes for more than text: supervisord, URLs, patterns, shells."""
+"""A folder name full of characters special to supervisord, URLs, globs or shells."""
 
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> Iterator[Project]:
-    """A project without cargo: the program `web`, which is not on the library."""
+    """A project without cargo whose program `web` does not use the library."""
     (tmp_path / ODD).mkdir()
     made = project(tmp_path / ODD)
     made.environment["DATABASE"] = "sqlite"
@@ -156,11 +149,11 @@ def scripts(tmp_path: Path) -> Iterator[Project]:
 
 
 LATE = "import time; time.sleep(1.5); sys.exit('no luck')"
-"""It takes longer to fail than the second after which supervisord calls a process running."""
+"""Fails only after supervisord considers it running."""
 
 
 def write(file: Path, word: str, first: str = "") -> None:
-    """Replaces the program at once, as a compiler does."""
+    """Replaces the file atomically, like a compiler."""
     fresh = file.with_suffix(".new")
     text = OTHER.replace("{python}", sys.executable).replace("{word}", word)
     fresh.write_text(text.replace("{first}", first))
@@ -177,7 +170,6 @@ def test_a_new_service_passes_its_own_tests(shop: Project) -> None:
     ("name", "template"), [("store", "rest"), ("room", "websocket"), ("my-calls", "grpc")]
 )
 def test_a_new_service_of_each_template_passes_its_own_tests(name: str, template: str) -> None:
-    """With clippy, which checks every dependency once more."""
     made = new(name, "--template", template)
     passes_its_own_tests(made)
     status, output = made.command("cargo", "clippy", "--", "-D", "warnings")
@@ -250,7 +242,7 @@ def test_a_change_is_rolled_out_without_a_failed_request(shop: Project) -> None:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
-    """Reads the output of a process up to a line with the text."""
+    """Reads output up to a line that contains the text."""
     for line in process.stdout:
         if text in line:
             return
@@ -259,7 +251,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
 
 
 def bodies(made: Project, wanted: set[bytes]) -> None:
-    """Waits for a build and its rollout to all replicas."""
+    """Waits until all replicas run the new build."""
     eventually(
         lambda: {ask(made.gateway).body for _ in range(20)} == wanted,
         f"replies {wanted}",
@@ -269,12 +261,11 @@ def bodies(made: Project, wanted: set[bytes]) -> None:
 
 
 def variables(made: Project, name: str) -> dict[str, str]:
-    """The variables of a process of the platform."""
     return pids.environment(supervisor.states(made.run)[name]["pid"])
 
 
 def again(made: Project, up: tuple[object, ...], **more: str) -> str:
-    """What a second `up` prints, with variables of its own."""
+    """Output of a second `up` with other variables."""
     other = Project(made.folder, made.environment | more)
     return other.command(program("corelane"), *up)[1]
 
@@ -284,18 +275,18 @@ def test_any_program_runs_behind_the_gateway_until_down(scripts: Project) -> Non
     scripts.corelane(*up)
     assert ask(scripts.gateway).body == b"one []"
     eventually(lambda: scripts.replicas() == {"web-0", "web-1"}, "replies of both")
-    # What a reader of the tutorial types then, and sees.
+    # The tutorial's next command and its output.
     _, loop = blocks("docs/own-service.md", "## 2. Run it")
     status, output = scripts.command("bash", "-c", loop.replace("localhost:8080", scripts.gateway))
     assert (status, answered(output)) == (0, ({"web-0", "web-1"}, 20))
     url = urlsplit(variables(scripts, "web-0")["DATABASE_URL"])
     assert unquote(url.path) == str(scripts.run / "web.db")
-    # What up prints works as it is printed, and it names what a second one would not change.
+    # The printed commands work, and settings that a second `up` cannot change are named.
     assert "  corelane status\n" in again(scripts, up, GREETING="hello")
     assert "web-1" in scripts.corelane("status")
     assert "To apply GREETING, run corelane down first" in again(scripts, up, GREETING="bye")
     assert "and GATEWAY_PORT=1 needs a new start" in again(scripts, up, GATEWAY_PORT="1")
-    # The command that runs replaces the program only where it has changed.
+    # The build command replaces the binary only if it changed.
     with scripts.begin(program("corelane"), *up, "--watch") as watching:
         try:
             write(scripts.folder / "web", "two")
@@ -324,7 +315,7 @@ def test_a_program_without_the_library_is_refused(scripts: Project) -> None:
 
 
 def test_a_program_on_the_library_may_have_flags_of_its_own(scripts: Project) -> None:
-    # It does not know --help.
+    # Does not support --help.
     up = ("up", "--binary", example("tokio_main"), "--corelane", REPOSITORY)
     scripts.environment |= {"CORELANE_LOG_LEVEL": "debug", "INSTANCE": "own"}
     scripts.corelane(*up)
@@ -337,7 +328,7 @@ def test_a_program_on_the_library_may_have_flags_of_its_own(scripts: Project) ->
 CONNECT = """#!/bin/bash
 exec 3<>/dev/tcp/127.0.0.1/$POSTGRES_PORT && exec ../../server
 """
-"""It does not wait for its database, as a program that migrates it first. A shell starts sooner than Python."""
+"""Does not wait for its database. A shell starts faster than Python."""
 
 ONCE = """
 if os.environ["HOSTNAME"] == "web-1" and not os.path.exists("tried"):
@@ -387,7 +378,7 @@ def test_a_replica_that_fails_at_its_start_leaves_the_rest_up(
 
 @pytest.mark.nightly
 def test_who_does_not_end_is_killed_and_named(scripts: Project) -> None:
-    """It takes as long as a replica may take to drain."""
+    """Takes as long as the drain timeout."""
     write(scripts.folder / "web", "one", first=DEAF)
     scripts.corelane(*OTHERS)
     output = scripts.corelane("down")
@@ -453,7 +444,7 @@ def test_a_project_must_depend_on_a_checkout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", ["corelane-cli", "gateway-agent", "node-tuner"])
 def test_a_program_builds_without_the_rest_of_the_workspace(package: str) -> None:
-    """`cargo install` enables no features of other packages, and kube needs one that names a version of the API."""
+    """`cargo install` does not unify features, and kube needs one that selects the API version."""
     argv = [
         "cargo",
         "tree",

@@ -1,4 +1,4 @@
-"""How replicas are spread over CPUs and ports, what up gives Envoy, and what render prints for any values file."""
+"""CPU and port assignment, Envoy's configuration, and `render` for any values file."""
 
 import os
 import shutil

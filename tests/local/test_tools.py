@@ -1,4 +1,4 @@
-"""`hack/tools` with programs of the test's own on PATH and a cache of the test's own."""
+"""`hack/tools` with fake programs on PATH and an empty cache."""
 
 import os
 import subprocess
@@ -11,12 +11,12 @@ from stack import REPOSITORY, eventually
 from tools import pythonlock, table, versions
 from tools.table import FOLDER
 
-# Only developers use it.
+# A developer tool.
 pytestmark = pytest.mark.nightly
 
 
 class Machine:
-    """Folders that stand for PATH, and a cache folder that is empty at first."""
+    """PATH folders and an initially empty cache."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -24,7 +24,7 @@ class Machine:
         self.path: list[Path] = []
 
     def add(self, folder: str, name: str, script: str) -> Path:
-        """Puts a shell script on PATH, behind what is there."""
+        """Appends a script to PATH."""
         place = self.folder / folder
         place.mkdir(exist_ok=True)
         if place not in self.path:
@@ -49,7 +49,6 @@ class Machine:
         )
 
     def tools(self, *arguments: str) -> tuple[int, str, str]:
-        """Runs `hack/tools`; gives its exit status, output and errors."""
         with self.start(*arguments) as process:
             output, errors = process.communicate()
         return process.returncode, output, errors
@@ -76,7 +75,7 @@ def test_a_tool_that_cannot_be_had_says_what_to_install(machine: Machine) -> Non
 
 
 def downloading(build: str, sum_of: str = table.find("helm").go.sum) -> str:
-    """A go that downloads a module with this hash, and then builds."""
+    """A fake go that downloads a module with this hash and builds it."""
     return f"""\
 [ "$1" = mod ] && {{ echo '{{"Sum": "{sum_of}", "Dir": "/"}}'; exit; }}
 {build}"""
@@ -98,12 +97,12 @@ def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
     machine.add("bin", "go", downloading(build))
     machine.path.reverse()
     with machine.start("path", "helm") as first, machine.start("path", "helm") as second:
-        # Opening a pipe waits for its other end, which is there when the build has started.
+        # Opening the pipe blocks until the build starts.
         eventually(built.exists, "the build")
         with open(gate, "w") as opened:
             for process in (first, second):
                 line = process.stderr.readline()
-                # By then both runs have met.
+                # Both runs overlap by then.
                 assert "building" in line or "waits for another process" in line
             print("go on", file=opened)
         outputs = [process.communicate()[0] for process in (first, second)]

@@ -1,4 +1,4 @@
-"""`up`, `status`, `logs` and `down` with real processes: `down` leaves none of its instance, and touches no other."""
+"""`up`, `status`, `logs` and `down` with real processes; `down` cleans up its own instance only."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def test_every_replica_answers_through_the_gateway(platform: Platform) -> None:
     def answers() -> set[str | None]:
         return {ask(platform.gateway, "/hello").replica for _ in range(20)}
 
-    # A replica whose health check was late gets nothing until the next one.
+    # After a late health check, a replica gets no traffic until the next one.
     eventually(lambda: answers() == expected, f"replies of {expected} alone")
 
 
@@ -85,7 +85,7 @@ def test_status_shows_every_process(platform: Platform) -> None:
         names = ("dashboard", "gateway", "prometheus", "server-0", "server-1")
         return 0, {name: ["running", str(platform.pid(name))] for name in names}
 
-    # A replica that another test has ended is not called running in its first second.
+    # supervisord reports a restarted process as running only after a second.
     eventually(lambda: shown() == expected(), "the rows of all processes")
 
 
@@ -101,9 +101,9 @@ def test_logs_show_every_process_and_know_no_other(platform: Platform) -> None:
 
 
 def end_and_return(platform: Platform, name: str, kind: signal.Signals) -> None:
-    """Ends a replica by a signal, and waits for the replies of the one that follows it."""
+    """Kills a replica and waits for replies of its successor."""
     before = platform.pid(name)
-    # Pid 0 would be every process of this group.
+    # Pid 0 would signal the whole process group.
     assert before
     os.kill(before, kind)
     eventually(lambda: platform.pid(name) not in (0, before), "a new process")
@@ -117,7 +117,7 @@ def test_a_killed_replica_comes_back(platform: Platform) -> None:
 def test_broken_replicas_fail_no_request_and_faults_do(
     new_platform: Callable[[int], Platform],
 ) -> None:
-    # The commands of docs/break-things.md.
+    # Commands of docs/break-things.md.
     platform = new_platform(2)
     platform.up()
     for name, kind in (("server-0", signal.SIGKILL), ("server-1", signal.SIGTERM)):
@@ -125,7 +125,7 @@ def test_broken_replicas_fail_no_request_and_faults_do(
             end_and_return(platform, name, kind)
             load.wait_for(100)
         assert load.failures == [], kind
-    # What a reader sees of the drain.
+    # The drain as shown to readers.
     log = (platform.run / "server-1.log").read_text()
     assert log.index("drain: settling") < log.index("drain: closing")
     replica = platform.replicas[0]
@@ -142,7 +142,7 @@ def test_broken_replicas_fail_no_request_and_faults_do(
     assert ask(replica.admin, "/faults", "PUT", body=wanted).status == 200
     assert ask(replica.url, "/hello").status == 503
     assert ask(replica.url, "/div/4").headers["corelane-fault"]
-    # Errors of a handler reach clients.
+    # Handler errors are passed to clients.
     eventually(lambda: ask(platform.gateway, "/hello").status == 503, "an error of a handler")
     assert ask(replica.admin, "/faults", "DELETE").status in (200, 204)
     assert ask(replica.url, "/hello").status == 200
@@ -223,7 +223,7 @@ def test_down_ends_what_a_killed_supervisord_left(
     assert "make down" in refused.stderr
     assert platform.pids()
     assert "make down" in platform.command("status").stdout
-    # The pid that supervisord left may belong to somebody else by now.
+    # The pid that supervisord left behind was reused.
     with subprocess.Popen(["sleep", "600"]) as stranger:
         try:
             (platform.run / "supervisord.pid").write_text(str(stranger.pid))
@@ -250,7 +250,7 @@ def test_a_start_that_is_terminated_leaves_nothing(
     new_platform: Callable[[int], Platform], tmp_path: Path
 ) -> None:
     platform = new_platform(1)
-    # It never replies, so that the start still waits for it when the signal comes.
+    # Never responds, so the startup is still waiting when the signal arrives.
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 600\n")
     silent.chmod(0o755)

@@ -1,4 +1,4 @@
-"""`node-tuner agent` on a disposable tree: modes, port and shutdown."""
+"""`node-tuner agent` on a temporary tree: modes, port and shutdown."""
 
 import json
 import os
@@ -17,12 +17,10 @@ from support.node_agents import Agents, NodeAgent
 BACKLOG, BUDGET = "net.core.netdev_max_backlog", "net.core.netdev_budget"
 
 PROFILE = ("--profile=custom", f"--knobs={BACKLOG}=5000;{BUDGET}=600")
-"""The default wishes of these tests for a node."""
 
 
 @contextmanager
 def agent(tree: Tree, *flags: str, profile: tuple[str, ...] = PROFILE) -> Iterator[NodeAgent]:
-    """Starts an agent of this tree."""
     told = [f"--root={tree.root}", f"--journal={tree.journal}", *profile]
     with Agents(tree.root.parent / "logs").run(*told, *flags) as running:
         yield running
@@ -30,15 +28,14 @@ def agent(tree: Tree, *flags: str, profile: tuple[str, ...] = PROFILE) -> Iterat
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path) -> None:
-    """Returns a folder for logs outside the tree."""
     (tmp_path / "logs").mkdir()
 
 
 def held(running: NodeAgent, file: Path) -> int:
-    """Returns how often the agent has a file open: once more while a pass reads it."""
+    """Number of times the agent has the file open; one more during a pass."""
     found = 0
     for each in Path(f"/proc/{running.pid}/fd").iterdir():
-        # Connections appear and disappear.
+        # Connections come and go.
         with suppress(FileNotFoundError):
             found += os.readlink(each) == str(file)
     return found
@@ -99,7 +96,7 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         assert running.end() == 0
         assert running.said("agent: stopped; settings are not changed")
     assert tree.read(sysctl(BACKLOG)) == "5000"
-    # An agent in audit mode reports the values that it finds.
+    # Audit mode reports current values.
     with agent(tree) as running:
         running.wait_until_ready()
         words = (
@@ -111,7 +108,7 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         assert running.said(words)
         running.passes()
         assert running.end() == 0
-        # Once, not in each pass: the log of an agent that has ended is complete.
+        # Logged once, not per pass; the log is complete after exit.
         assert len(running.said_so_far(words)) == 1
     with agent(tree, "--agent.mode=restore") as running:
         running.wait_until_ready()
@@ -139,14 +136,14 @@ def test_drift_is_repaired_and_counted(tree: Tree) -> None:
         assert running.said("written", knob=BACKLOG, reason="it had drifted")
         running.passes()
         assert running.metrics()[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 1
-    # The journal reveals drift that happens while there is no agent.
+    # The journal reveals drift while no agent runs.
     tree.drift(BACKLOG, "300")
     with agent(tree, "--agent.mode=apply") as running:
         running.wait_until_ready()
         assert running.metrics()[f'knob_repairs_total{{knob="{BACKLOG}"}}'] == 1
         assert tree.read(sysctl(BACKLOG)) == "5000"
         assert tree.noted()["settings"]
-    # A changed wish is not drift.
+    # Changing the profile is not drift.
     other = ("--profile=custom", f"--knobs={BACKLOG}=7000")
     with agent(tree, "--agent.mode=apply", profile=other) as running:
         running.wait_until_ready()
@@ -167,13 +164,13 @@ def test_drift_can_be_reported_only(tree: Tree) -> None:
         assert metrics[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 1
         assert metrics[f'knob_repairs_total{{knob="{BACKLOG}"}}'] == 0
         assert tree.read(sysctl(BACKLOG)) == "300"
-    # The next agent does not write it either; it writes settings that are new to it.
+    # Later agents leave it alone, too, but write settings new to them.
     other = ("--profile=custom", f"--knobs={BACKLOG}=5000;{BUDGET}=900")
     with agent(tree, *told, profile=other) as running:
         eventually(lambda: tree.read(sysctl(BUDGET)) == "900", "the new wish")
         running.passes()
         assert (tree.read(sysctl(BACKLOG)), running.is_ready()) == ("300", False)
-        # An operator corrects it.
+        # The operator fixes it.
         tree.drift(BACKLOG, "5000")
         running.wait_until_ready()
 
@@ -197,7 +194,7 @@ def test_a_journal_that_cannot_be_written_changes_nothing(tree: Tree) -> None:
 def test_a_restore_that_fails_is_not_ready(tree: Tree) -> None:
     with agent(tree, "--agent.mode=apply") as running:
         running.wait_until_ready()
-    # The agent rejects paths that lead out of the tree.
+    # Paths that leave the tree are rejected.
     file = tree.root / sysctl(BACKLOG)
     file.unlink()
     file.symlink_to("/dev/null")
@@ -205,7 +202,7 @@ def test_a_restore_that_fails_is_not_ready(tree: Tree) -> None:
         eventually(lambda: running.metrics()["failed_passes_total"] >= 2, "a restore that fails")
         assert b"not restored: " in running.ask("/readyz").body
         assert tree.read(sysctl(BUDGET)) == "300"
-        # This replaces the link: a pass that finds no file at all has nothing to restore.
+        # Replaces the link: without any file, there is nothing to restore.
         tree.drift(BACKLOG, "5000")
         running.wait_until_ready()
         assert tree.read(sysctl(BACKLOG)) == "1000"
@@ -229,7 +226,7 @@ def test_the_latency_is_held_for_as_long_as_the_agent_runs(tree: Tree) -> None:
         assert (tree.root / LATENCY).read_bytes() == latency(10)
         running.passes()
         becomes(lambda: held(running, tree.root / LATENCY), 1)
-    # The kernel's value when no process holds the file: for the next agent, this is not drift.
+    # The kernel's value while nobody holds the file, which is not drift.
     tree.add({LATENCY: struct.pack("=i", NO_LATENCY)})
     with agent(tree, "--agent.mode=apply", profile=wish) as running:
         running.wait_until_ready()
@@ -275,7 +272,7 @@ def test_wrong_settings_end_it_before_it_begins(tree: Tree) -> None:
         refused = run("node-tuner", "agent", f"--root={tree.root}", *flags)
         assert refused.returncode == 64, refused
         assert words in refused.stderr
-    # A node without access to the API server results in an error, not in a loop without proof.
+    # Without API access the agent fails instead of running without proofs.
     alone = run(
         "node-tuner",
         "agent",

@@ -1,4 +1,4 @@
-"""`node-tuner apply` records originals, then writes the settings that differ."""
+"""`node-tuner apply` records originals, then writes what differs."""
 
 import fcntl
 import json
@@ -75,7 +75,7 @@ def test_a_limit_that_a_killed_pass_raised_comes_down_again(tree: Tree) -> None:
         ("apply", "--profile=custom", f"--knobs=fs.file-max={it}") for it in (200000, 900000)
     )
     tree.run(*low, status=0)
-    # The last journal entry, which confirms that the value was written, is missing.
+    # The journal's last entry, which confirms the write, is missing.
     strace = resolve.tool("strace")
     inject = ["-e", "inject=fsync:signal=SIGKILL:when=3"]
     argv = [strace, "-qq", "-o", "/dev/null", "-e", "trace=fsync", *inject, *tree.argv(*high)]
@@ -124,7 +124,7 @@ def test_without_cpus_for_interrupts_packets_come_to_no_other_cpu(tree: Tree) ->
         assert rows[setting]["state"] == "skipped"
         assert rows[setting]["reason"].endswith("set housekeeping")
     assert tree.read(f"{queue}/rps_cpus") == "0"
-    # A flow goes to the CPU of the thread that reads it, which needs no mask.
+    # RFS steers flows to the reading thread's CPU without a mask.
     assert tree.read(f"{queue}/rps_flow_cnt") == str(32768 // 2)
     tree.run("apply", "--profile=web-100k", "--knobs=net.rps_cpus=2-3", status=0)
     assert tree.read(f"{queue}/rps_cpus") == "c"
@@ -139,7 +139,7 @@ def test_interrupts_go_to_the_cpus_for_them_on_the_devices_numa_node(tree: Tree)
     # None of these is near.
     tree.run(*arguments, "--housekeeping=0-1", status=0)
     assert (tree.read(irq), tree.read(queue)) == ("0-1", "3")
-    # irqbalance uses all CPUs that it may use.
+    # irqbalance may use all its CPUs.
     tree.add(
         {**trees.process(7, "irqbalance"), trees.IRQBALANCE: 'IRQBALANCE_BANNED_CPULIST="1,3"\n'}
     )
@@ -155,7 +155,7 @@ def test_the_kernels_forms_are_no_differences(tree: Tree) -> None:
             trees.sysctl("net.ipv4.tcp_mem"): "524288\t786432\t1048576\n",
             trees.sysctl("net.core.rps_default_mask"): "00000000,00000003\n",
             "sys/class/net/eth0/queues/rx-0/rps_cpus": "03\n",
-            # One of the wanted CPUs suffices.
+            # One of the wanted CPUs is enough.
             "proc/irq/40/smp_affinity_list": "1\n",
         }
     )
@@ -177,7 +177,7 @@ def test_links_do_not_lead_out_of_the_tree(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_a_failure_and_the_rest_is_written(tree: Tree) -> None:
-    # For root, no file is read-only, but a read-only file system is: /sys of a separate namespace.
+    # Root ignores file modes but not read-only file systems, such as /sys in a namespace.
     file = tree.root / trees.sysctl(BACKLOG)
     script = f'mount --bind "{file}" "{file}" && mount -o remount,bind,ro "{file}" && exec "$@"'
     own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -203,7 +203,7 @@ def test_an_interrupt_that_the_kernel_keeps_is_skipped_and_not_tried_again(
     assert rows["irq.affinity eth0/40"]["state"] == "skipped"
     assert rows["irq.affinity eth0/40"]["reason"] == "the kernel manages this interrupt itself"
     assert rows["irq.affinity eth0/41"]["changed_from"] == "0-3"
-    # Opening does not truncate the kernel's files. This one would accept a value now.
+    # Kernel files are not truncated on open. A write would succeed now.
     tree.add({irq: "0-3\n"})
     for command in ("audit", "apply"):
         row = tree.rows(command, HOUSEKEEPING)["irq.affinity eth0/40"]
@@ -219,7 +219,7 @@ def test_a_value_that_the_kernel_refuses_is_a_failure(tree: Tree) -> None:
     assert row["state"] == "failed"
     assert "Invalid argument" in row["reason"]
     assert tree.read(trees.THP) == "madvise"
-    # The next pass retries.
+    # Retried by the next pass.
     tree.run("apply", status=0)
     assert tree.read(trees.sysctl(BACKLOG)) == "4000"
 

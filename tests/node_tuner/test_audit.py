@@ -1,4 +1,4 @@
-"""`node-tuner audit`: shows the state of every setting and its reason, and changes nothing."""
+"""`node-tuner audit` shows settings with their state and reason, without changes."""
 
 import json
 from collections.abc import Callable
@@ -204,7 +204,7 @@ def test_what_kube_proxy_sets_is_its_own(tree: Tree) -> None:
 
 
 def test_what_cannot_be_read_is_unknown(tree: Tree) -> None:
-    # For root, no file is unreadable, but a folder is.
+    # Root can read any file, but not a folder.
     tree.remove(trees.sysctl(BACKLOG))
     (tree.root / trees.sysctl(BACKLOG)).mkdir()
     row = tree.rows("audit")[BACKLOG]
@@ -245,7 +245,7 @@ def test_the_limit_of_containerd_is_read(tree: Tree, limit: str, state: str) -> 
 def test_the_table_of_connections_is_read(tree: Tree) -> None:
     row = tree.rows("audit", "--profile=web-1m")["boot.thash_entries"]
     assert (row["state"], row["actual"], row["wanted"]) == ("elsewhere", "131072", "1048576")
-    # Negative: the table is shared with another network namespace.
+    # Negative if shared with another network namespace.
     tree.add({trees.sysctl("net.ipv4.tcp_ehash_entries"): "-1048576\n"})
     assert tree.rows("audit", "--profile=web-1m")["boot.thash_entries"]["state"] == "ok"
 

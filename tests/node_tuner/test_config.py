@@ -1,4 +1,4 @@
-"""Settings of `node-tuner`: a flag overrides the environment, which overrides the file; errors name the problem."""
+"""Precedence of flags, environment and file in `node-tuner`; error messages name the setting."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The node tuner on a virtual machine, whose real kernel has machine-wide settings that it changes.
+"""The node tuner in a virtual machine, where machine-wide settings can change.
 
-Each test ends with `restore`, after which every sysctl, mask and affinity has its value from before the test.
+After `restore`, every sysctl, mask and affinity must be back to its original value.
 """
 
 import json
@@ -23,7 +23,7 @@ CONNTRACK = "net.netfilter.nf_conntrack_max"
 
 
 def interrupts(machine: Machine) -> dict[str, str]:
-    """Returns the number of each interrupt of a network device by its name."""
+    """Interrupt numbers of a network device, by name."""
     lines = [line.split() for line in machine.read("/proc/interrupts").splitlines()]
     return {
         line[-1]: line[0].rstrip(":")
@@ -33,7 +33,6 @@ def interrupts(machine: Machine) -> dict[str, str]:
 
 
 def affinities(machine: Machine) -> set[str]:
-    """Returns the CPUs that may serve these interrupts."""
     lists = [f"/proc/irq/{number}/smp_affinity_list" for number in interrupts(machine).values()]
     return set(machine.good(f"cat {' '.join(lists)}").split())
 
@@ -71,7 +70,7 @@ def test_apply_is_what_the_kernel_has_and_a_second_one_does_nothing(machine: Mac
     assert machine.read(BACKLOG) == "10000\n"
     assert machine.read("/proc/sys/net/core/rps_sock_flow_entries") == "32768\n"
     assert "[madvise]" in machine.read(HUGE_PAGES)
-    # eth0 has fewer queues than CPUs, eth1 has the same number.
+    # eth0 has fewer queues than CPUs, eth1 as many.
     assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_flow_cnt") == "32768\n"
     assert applied["net.rps_flow_cnt eth0/rx-0"]["state"] == "ok"
     assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "1\n"
@@ -85,7 +84,7 @@ def test_apply_is_what_the_kernel_has_and_a_second_one_does_nothing(machine: Mac
 
     after, noted = snapshot(machine), journal(machine)
     changed = {file for file in after if after[file] != before[file]}
-    # The mask and the list of an interrupt show the same value.
+    # Mask and list agree.
     assert {file.replace("smp_affinity_list", "smp_affinity") for file in changed} == {
         entry["path"].replace("smp_affinity_list", "smp_affinity") for entry in noted["settings"]
     }
@@ -97,7 +96,7 @@ def test_apply_is_what_the_kernel_has_and_a_second_one_does_nothing(machine: Mac
     assert (snapshot(machine), journal(machine)) == (after, noted)
     assert "is prepared" in tuner(machine, "audit", *flags, status=0).output
 
-    # Another profile: settings that it does not want, or wants lower, return to their originals.
+    # With another profile, settings that are dropped or lower return to their originals.
     tuner(machine, "apply", "--profile=web-10k", status=0)
     assert machine.read(BACKLOG) == "4000\n"
     for file in changed - {BACKLOG}:
@@ -113,7 +112,8 @@ def test_interrupts_come_to_the_cpu_that_is_set_aside(machine: Machine) -> None:
     machine.good("ip address show dev eth0 | grep -q inet || ip address add 10.0.2.15/24 dev eth0")
 
     def comes_to(cpu: str) -> bool:
-        # The interrupt moves when it next occurs (Documentation/core-api/irq/irq-affinity.rst, "effective").
+        # Affinity takes effect at the next interrupt (Documentation/core-api/irq/irq-affinity.rst,
+        # "effective").
         machine.good("arping -q -f -w 10 -I eth0 10.0.2.2")
         return machine.read(f"/proc/irq/{number}/effective_affinity_list").strip() == cpu
 
@@ -148,11 +148,11 @@ def test_largest_profile_and_chosen_knobs_are_taken_by_the_kernel_and_undone(
     assert found["net.ipv4.tcp_mem"]["state"] == "ok"
     assert machine.read("/proc/sys/fs/nr_open") == "2097152\n"
     assert machine.read("/proc/sys/net/core/netdev_budget_usecs") == "9000\n"
-    # eth1 has one queue for each CPU; the only queue of eth0 leaves no choice.
+    # eth1 has a queue per CPU; eth0 has only one.
     masks = [machine.read(f"/sys/class/net/eth1/queues/tx-{queue}/xps_cpus") for queue in (0, 1)]
     assert sorted(masks) == ["1\n", "2\n"]
     assert found["net.xps_cpus eth0/tx-0"]["state"] == "skipped"
-    # No CPU is reserved for packet processing.
+    # No housekeeping CPUs.
     assert found["net.rps_cpus eth0/rx-0"]["reason"].endswith("set housekeeping")
     assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "0\n"
 
@@ -178,7 +178,7 @@ def test_what_the_kernel_lacks_is_skipped_with_the_reason(machine: Machine) -> N
 def test_what_the_kernel_refuses_is_failed_with_the_reason_and_the_rest_is_done(
     machine: Machine,
 ) -> None:
-    # A table of 1 GiB, which exceeds the machine's memory.
+    # 1 GiB, more than the machine's memory.
     knobs = f"{FLOWS}=268435456,net.core.netdev_max_backlog=5000"
     found = rows(machine, "apply", "--profile=custom", f"--knobs={knobs}", status=1)
     assert found[FLOWS]["state"] == "failed"
@@ -198,12 +198,12 @@ def test_a_number_that_the_kernel_rounds_up_is_as_wanted(machine: Machine) -> No
 def test_a_journal_of_another_boot_restores_nothing(booted: Machine) -> None:
     tuner(booted, "apply", HOUSEKEEPING, status=0)
     noted = booted.read(JOURNAL)
-    # As if the journal were on a disk.
+    # As if the journal were on disk.
     booted.restart()
     booted.good(f"mkdir -p {JOURNAL.rpartition('/')[0]}")
     booted.write(JOURNAL, noted)
     assert booted.read(BACKLOG) == "1000\n"
-    # The tuner must not undo a value that another program has set since.
+    # Values set later by others must survive.
     booted.write(BACKLOG, "1500")
     untouched = snapshot(booted)
     tuner(booted, "restore", status=0)
@@ -222,14 +222,13 @@ def test_a_journal_of_another_boot_restores_nothing(booted: Machine) -> None:
 
 
 def test_two_sockets_are_prepared_audited_and_restored_even_after_kills(large: Machine) -> None:
-    """One core of each NUMA node is reserved."""
     flags = ("--profile=web-100k", "--housekeeping=0-1,4-5")
     before = snapshot(large)
     planned = rows(large, "plan", *flags, status=2)
     applied = rows(large, "apply", *flags, status=0)
     assert planned.keys() == applied.keys()
     assert set(",".join(affinities(large)).split(",")) <= {"0", "1", "4", "5", "0-1", "4-5"}
-    # The only queue of eth0 serves all of them, on both threads of both cores.
+    # eth0's only queue is served by all CPUs, both threads of both cores.
     assert large.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "33\n"
     assert {row["state"] for row in rows(large, "audit", *flags, status=0).values()} <= {
         "ok",
@@ -238,7 +237,7 @@ def test_two_sockets_are_prepared_audited_and_restored_even_after_kills(large: M
     }
     tuner(large, "restore", status=0)
     assert snapshot(large) == before
-    # Whenever it is killed, the journal contains the originals of all settings that it had written.
+    # Whenever killed, the journal has the originals of everything written.
     for pause in (1000, 20_000, 50_000, 100_000, 200_000):
         large.run(
             f"node-tuner apply {' '.join(flags)} >/run/log & usleep {pause}; kill -9 $!; wait"
@@ -252,37 +251,31 @@ PROFILE = f"--profile=custom --knobs={SETTING}=5000,cpu.dma_latency_us=10"
 LOG = "/run/agent.log"
 
 NONE = 2_000_000_000
-"""PM_QOS_CPU_LATENCY_DEFAULT_VALUE of include/linux/pm_qos.h: no process requests less."""
 
 
 class Agent:
-    """An agent that runs on the machine."""
-
     def __init__(self, machine: Machine, *flags: str) -> None:
         self.machine = machine
         words = f"node-tuner {PROFILE} --agent.interval=1s {' '.join(flags)} agent"
         self.pid = int(machine.good(f"{words} >{LOG} 2>&1 &\necho $!"))
 
     def ask(self, path: str) -> str:
-        """Returns the response of the agent's port; empty if there is none, or its status is not 200."""
+        """Empty on any error or a status other than 200."""
         return self.machine.run(f"wget -qO- http://127.0.0.1:9905{path}").output
 
     def wait_until_ready(self) -> None:
-        """Waits for the end of the first pass."""
-
         def ready() -> bool:
-            # A process that has ended has no program, even before its parent is notified.
+            # A zombie has no executable, even before it is reaped.
             assert self.machine.run(f"readlink /proc/{self.pid}/exe").status == 0, self.log()
             return self.ask("/readyz") != ""
 
         eventually(ready, "readiness", patience=ANSWER)
 
     def log(self) -> str:
-        """Returns the agent's log to date."""
         return self.machine.read(LOG)
 
     def passes(self) -> None:
-        """Waits for the end of a pass that began after this call."""
+        """Waits for a full pass."""
         for _ in range(2):
             before = self.metric("last_pass_timestamp_seconds")
             eventually(
@@ -292,7 +285,6 @@ class Agent:
             )
 
     def metric(self, series: str) -> float:
-        """Returns one of the agent's metrics."""
         for line in self.ask("/metrics").splitlines():
             name, _, value = line.rpartition(" ")
             if name == f"corelane_node_{series}":
@@ -300,9 +292,7 @@ class Agent:
         raise AssertionError(f"no {series}: {self.log()}")
 
     def kill(self) -> None:
-        """Sends SIGKILL, and waits until the agent's files are closed, which the kernel does before a thread
-        becomes a zombie.
-        """
+        """Waits until the files are closed, which the kernel does before threads become zombies."""
         self.machine.run(f"kill -9 {self.pid}")
         threads = f"grep -hs ^State: /proc/{self.pid}/task/*/status"
         gone = f"! {threads} | grep -qv Z"
@@ -311,7 +301,6 @@ class Agent:
 
 @contextmanager
 def agent(machine: Machine, *flags: str) -> Iterator[Agent]:
-    """Starts an agent, which is killed at the end."""
     running = Agent(machine, *flags)
     try:
         running.wait_until_ready()
@@ -321,10 +310,8 @@ def agent(machine: Machine, *flags: str) -> Iterator[Agent]:
 
 
 def latency(machine: Machine) -> int:
-    """Returns the kernel's latency limit in microseconds, from the requests of all processes that hold the file
-    open.
-    """
-    # A process that only reads requests nothing.
+    """The effective PM QoS limit in microseconds."""
+    # A reader makes no request.
     text = machine.good("head -c 4 /dev/cpu_dma_latency | hexdump -v -e '1/4 \"%d\"'")
     return int(text)
 
@@ -339,7 +326,7 @@ def test_a_killed_agent_leaves_the_tuning_and_the_next_one_has_its_journal(
         noted = journal(machine)
         originals = {entry["name"]: entry["original"] for entry in noted["settings"]}
         assert originals[SETTING] == "1000\n"
-    # A held request ends with its process; written settings stay.
+    # The request ends with its process; written settings stay.
     assert latency(machine) == NONE
     assert machine.read(BACKLOG) == "5000\n"
     assert journal(machine) == noted

@@ -1,4 +1,4 @@
-"""The proof of pinning: an agent's findings for the pods of its node, and `node-tuner proof`."""
+"""Proof of pinning: an agent's findings for its pods, and `node-tuner proof`."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ WELL = {
     FILES: "ok",
     SYSCTLS: "not-applicable",
 }
-"""All checks that a pod without its own sysctls can pass."""
+"""All checks that pass without pod sysctls."""
 
 OTHERS = {"app.kubernetes.io/name": "something-else"}
 
@@ -47,14 +47,14 @@ LAYOUTS = {
 
 
 def may_mount() -> bool:
-    """Whether this process may create a mount namespace, and mounts in it."""
+    """Whether mount namespaces are available."""
     argv = ["unshare", "--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"]
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
 @dataclass
 class Bench:
-    """A node with four CPUs, of which 0 and 2 share a core, as do 1 and 3."""
+    """Four CPUs; 0 and 2 are siblings, as are 1 and 3."""
 
     api: Api
     namespace: str
@@ -70,7 +70,6 @@ class Bench:
 
     @property
     def flags(self) -> list[str]:
-        """Returns the flags of an agent of this node."""
         return [
             f"--agent.node={self.node.name}",
             f"--agent.kubeconfig={self.api.kubeconfig}",
@@ -79,17 +78,14 @@ class Bench:
         ]
 
     def cgroups(self, layout: str = "v1-cgroupfs") -> Cgroups:
-        """Creates the cgroup tree, in one of the layouts."""
         return Cgroups(self.folder / "cgroups", *LAYOUTS[layout])
 
     def pod(self, name: str, **wanted: object) -> Pod:
-        """Creates a pod of the node."""
         return pod(self.api, (self.namespace, self.node), name, **wanted)
 
 
 @pytest.fixture
 def bench(api: Api, tmp_path: Path) -> Iterator[Bench]:
-    """Creates a node and a namespace."""
     with api.namespace() as namespace, node(api) as made:
         yield Bench(api, namespace, made, tmp_path, Agents(tmp_path))
 
@@ -111,7 +107,7 @@ def test_a_pinned_pod_is_proven_in_every_layout_of_cgroups(bench: Bench, layout:
         (proof,) = found["pods"]
         assert (proof["namespace"], proof["uid"]) == (bench.namespace, server.uid)
         assert proof["containers"][0]["cpus"] == "1,3"
-        # Another container may run there now.
+        # Now shared with another container.
         cgroups.put(other, "0-3", 200, quality="burstable", below="container")
         machine.process(200, "0,2", "0-2", name="other")
         words = f"{bench.namespace}/other/main may run on CPU 1"
@@ -152,7 +148,7 @@ def test_each_check_says_what_it_failed_on(bench: Bench) -> None:
         for check, (result, _) in agent.checks("server").items():
             assert metrics[series.format(bench.namespace, check, result)] == 1
         assert (metrics["pods"], metrics["pods_proven"]) == (1, 0)
-        # The fault is corrected.
+        # The fault is fixed.
         machine.process(100, "2", files="65536")
         machine.interrupt(41, "0")
         cgroups.quota(server, -1, 7)
@@ -191,7 +187,7 @@ def test_what_cannot_be_judged_is_not_called_well(bench: Bench) -> None:
             return {each["pod"]: each["proven"] for each in agent.json("/proof.json")["pods"]}
 
         becomes(pods, {"shared": True, "burst": True, "lost": False, "waiting": False})
-        # Their CPUs are not checked; their files and sysctls are.
+        # CPUs are not checked, files and sysctls are.
         cpu = {check: "not-applicable" for check in (EXCLUSIVE, QUOTA, CORES, INTERRUPTS)}
         expected = {**cpu, FILES: "ok", SYSCTLS: "not-applicable"}
         assert agent.states("shared") == agent.states("burst") == expected
@@ -200,7 +196,7 @@ def test_what_cannot_be_judged_is_not_called_well(bench: Bench) -> None:
         words = f"no cgroup of the pod below {bench.folder / 'cgroups'}"
         assert agent.checks("lost")[EXCLUSIVE][1] == words
         assert agent.checks("waiting")[EXCLUSIVE][1] == "the container does not run"
-        # Now it runs, but its process belongs to another process namespace.
+        # Running, but in another pid namespace.
         state(bench.api, bench.namespace, waiting, {"running": {}})
         words = "its processes cannot be seen from here (hostPID?)"
         becomes(lambda: agent.checks("waiting").get(EXCLUSIVE), ("unknown", words))
@@ -231,7 +227,7 @@ def test_the_table_reads_well_and_the_exit_code_says_it(bench: Bench) -> None:
         assert start + "interrupt 40 of eth0 is on CPU 0" in lines
         assert lines[-1] == "pods proven: 1 of 2, nodes: 1"
         assert agent.ask("/proof").body.decode() == shown.stdout
-        # The gateway is corrected; the same agent twice counts as two nodes.
+        # The gateway is fixed. An agent listed twice counts as two nodes.
         cgroups.put(gateway, "0", 200)
         machine.interrupt(40, "2")
         machine.interrupt(41, "2")
@@ -242,7 +238,7 @@ def test_the_table_reads_well_and_the_exit_code_says_it(bench: Bench) -> None:
         answers = json.loads(shown.stdout)
         assert (answers["proven"], answers["errors"]) == (True, [])
         assert [each["node"] for each in answers["nodes"]] == [bench.node.name] * 2
-        # An agent that knows no pods is an error, whatever the others report.
+        # An agent without pods is an error regardless of the others.
         shown = run("node-tuner", "proof", "--agents", f"{agent.url},{lonely.url}")
         assert shown.returncode == 1, shown
         assert "nodes: 1" in shown.stdout
@@ -254,12 +250,12 @@ def test_a_name_means_all_of_its_addresses(bench: Bench, tmp_path: Path) -> None
     server = bench.pod("server")
     bench.machine.process(100, "1")
     bench.cgroups().put(server, "1", 100)
-    # A port that is free at both addresses.
+    # Free on both addresses.
     port = free_ports(1, "0.0.0.0")
     addresses = ("127.0.0.1", "127.0.0.2")
     (tmp_path / "hosts").write_text("".join(f"{each} agents\n" for each in addresses))
     (tmp_path / "host.conf").write_text("multi on\n")
-    # In a separate mount namespace, so that only the program sees this file.
+    # A private mount namespace, so that only the program sees the file.
     mounts = " && ".join(f"mount --bind {tmp_path}/{it} /etc/{it}" for it in ("hosts", "host.conf"))
     argv = ["unshare", "--mount", "sh", "-ec", f'{mounts} && exec "$@"', "sh"]
     argv += [str(program("node-tuner")), "proof", "--output=json", f"--agents=http://agents:{port}"]

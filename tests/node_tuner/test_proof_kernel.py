@@ -1,4 +1,4 @@
-"""The proof of pinning on this machine's kernel: real cgroups, processes and network namespaces."""
+"""Proof of pinning with this kernel's cgroups, processes and network namespaces."""
 
 import os
 import secrets
@@ -13,14 +13,14 @@ from stack import becomes, eventually
 from stack.apiserver import Api
 from support.node_agents import Agents, Node, NodeAgent, Pod, node, pod
 
-# Prefix of a name; the ID of the process that created the cgroups follows.
+# Followed by the pid of the creator.
 NAME = "corelane-test-"
 
 CPUSET, CPU = Path("/sys/fs/cgroup/cpuset"), Path("/sys/fs/cgroup/cpu")
 
 PORTS = "net.ipv4.ip_local_port_range"
 
-# A port range that differs from this machine's.
+# Differs from this machine's port range.
 WANTED = "10357 54326"
 
 needs_v1 = pytest.mark.skipif(
@@ -35,16 +35,13 @@ needs_namespaces = pytest.mark.skipif(
 
 @pytest.fixture
 def where(api: Api) -> Iterator[tuple[str, Node]]:
-    """Returns a namespace and a node."""
     with api.namespace() as namespace, node(api) as made:
         yield namespace, made
 
 
 @contextmanager
 def sleeping(*before: str) -> Iterator[int]:
-    """Yields the pid of a sleeping process, started with the prefix `before`. It ends with this process, even
-    after a crash.
-    """
+    """Yields the pid of a sleeper that ends with this process, even after a crash."""
     argv = [*before, "setpriv", "--pdeathsig=KILL", "sleep", "3600"]
     with subprocess.Popen(argv) as process:
         try:
@@ -54,9 +51,7 @@ def sleeping(*before: str) -> Iterator[int]:
 
 
 class Tree:
-    """Cgroups of this machine under a name of the test; at the end, first their processes and then they are
-    removed.
-    """
+    """Cgroups below the test's name; killed and removed at the end."""
 
     def __init__(self, cpus: str) -> None:
         self.root = f"{NAME}{os.getpid()}-{secrets.token_hex(4)}"
@@ -64,7 +59,7 @@ class Tree:
         self._made: list[Path] = []
 
     def begin(self) -> None:
-        """Creates the kubelet's part, after removing the remains of a killed run."""
+        """Removes leftovers first."""
         for hierarchy in (CPUSET, CPU):
             for root in hierarchy.glob(f"{NAME}*-*"):
                 if not Path("/proc", root.name.removeprefix(NAME).split("-")[0]).exists():
@@ -73,7 +68,6 @@ class Tree:
         self._make(Path(self.root, "kubepods"), self._cpus)
 
     def put(self, of: Pod, cpus: str, pid: int) -> None:
-        """Adds a container on these CPUs with this process."""
         folder = Path(self.root, "kubepods", f"pod{of.uid}")
         self._make(folder, (CPUSET / folder.parent / "cpuset.cpus").read_text())
         self._make(folder / of.id, cpus)
@@ -81,7 +75,6 @@ class Tree:
             (hierarchy / folder / of.id / "cgroup.procs").write_text(str(pid))
 
     def quota(self, of: Pod, microseconds: int) -> None:
-        """Limits the container."""
         folder = CPU / self.root / "kubepods" / f"pod{of.uid}" / of.id
         (folder / "cpu.cfs_quota_us").write_text(str(microseconds))
 
@@ -93,13 +86,13 @@ class Tree:
         (CPUSET / folder / "cpuset.cpus").write_text(cpus)
 
     def remove(self) -> None:
-        """Removes the cgroups in reverse order; a process that has ended can remain in one for a moment."""
+        """In reverse order; an exited process can linger briefly."""
         for folder in reversed(self._made):
             eventually(lambda folder=folder: _removed(folder), f"{folder} is left")
 
 
 def _sweep(root: Path) -> None:
-    """Removes cgroups without processes; others stay."""
+    """Removes empty cgroups only."""
     for folder, _, _ in os.walk(root, topdown=False):
         with suppress(OSError):
             Path(folder).rmdir()
@@ -114,7 +107,7 @@ def _removed(folder: Path) -> bool:
 
 
 def flags(api: Api, on: Node, cgroups: Path) -> list[str]:
-    """Returns the flags of an agent that only audits this machine."""
+    """For an agent that only audits this machine."""
     return [
         "--agent.mode=audit",
         f"--agent.node={on.name}",
@@ -145,7 +138,7 @@ def test_a_process_is_pinned_by_a_real_cgroup(
             becomes(lambda: agent.checks("server").get("cpus-exclusive"), alone)
             checks = agent.checks("server")
             assert checks["no-cfs-quota"] == ("ok", "no quota, never throttled")
-            # The rest is this machine's state.
+            # The rest depends on the machine.
             assert checks["whole-cores"][0] in ("ok", "failed", "not-applicable")
             assert checks["interrupts-elsewhere"][0] in ("ok", "failed", "not-applicable")
             assert checks["open-files"][0] == "ok"
@@ -155,7 +148,7 @@ def test_a_process_is_pinned_by_a_real_cgroup(
             ).write_text(every)
             words = f"{where[0]}/other/main may run on CPU 1"
             becomes(lambda: agent.checks("server").get("cpus-exclusive"), ("failed", words))
-            # A proof may have read the quota before it was set, and the CPUs after that.
+            # Quota and CPUs may be read at different times.
             becomes(lambda: agent.states("server").get("no-cfs-quota"), "failed")
             words = "the container has a quota of 0.5 CPUs, throttled "
             assert agent.checks("server")["no-cfs-quota"][1].startswith(words)
@@ -165,7 +158,7 @@ def test_a_process_is_pinned_by_a_real_cgroup(
 def in_namespace(
     api: Api, where: tuple[str, Node], tmp_path: Path
 ) -> Iterator[Callable[[str], Pod]]:
-    """Creates a pod with a separate network namespace and this port range for connections."""
+    """A pod with its own network namespace and ephemeral port range."""
     with ExitStack() as stack:
 
         def make(ports: str) -> Pod:
@@ -184,7 +177,6 @@ def in_namespace(
 
 
 def sysctls(agent: NodeAgent) -> tuple[str, str]:
-    """Returns the result of the sysctl check."""
     return eventually(lambda: agent.checks("server"), "the pod")["sysctls"]
 
 
@@ -205,7 +197,7 @@ def test_sysctls_are_read_inside_the_pod(
                     found.add(os.readlink(task / "ns/net"))
             return found
 
-        # The agent's own threads stay where they were; a reading thread ends with each pass.
+        # Agent threads keep their namespace; readers end with each pass.
         becomes(namespaces, {os.readlink("/proc/self/ns/net")})
 
 
@@ -229,5 +221,5 @@ def test_without_privileges_sysctls_are_unknown(
         words = "the pod's namespaces cannot be entered: only a privileged agent may (mode apply)"
         assert sysctls(agent) == ("unknown", words)
         (found,) = agent.json("/proof.json")["pods"]
-        # A check that only a privileged agent can do does not count against the pod.
+        # Checks that need privileges are not held against the pod.
         assert found["proven"]

@@ -1,8 +1,7 @@
-"""`node-tuner restore`: the original values return, byte for byte, and the journal ends.
+"""`node-tuner restore` returns the original bytes and ends the journal.
 
-This includes SIGKILL before every system call that changes a file. strace lists the changes of a run, and kills
-the same run again directly before each of those calls, so every state between two changes occurs once. Each
-state is then restored and, in a copy, applied again.
+strace lists the system calls that change files, then kills the same run before each of them, so
+every intermediate state occurs. Each state is restored and, in a copy, applied again.
 """
 
 import json
@@ -31,7 +30,7 @@ ALL = (
 
 
 def full(tree: Tree) -> Tree:
-    """Creates a tree with all settings that can be changed."""
+    """A tree with every changeable setting."""
     tree.add({"sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "powersave\n"})
     return tree.add({trees.IRQBALANCE: "A=1\n# end"})
 
@@ -52,7 +51,7 @@ def test_this_machines_own_values_come_back(tmp_path: Path) -> None:
     paths += [trees.THP, "sys/devices/system/cpu/online", "proc/meminfo"]
     tree = trees.copy(tmp_path, paths)
     assert trees.sysctl(BACKLOG) in tree.snapshot()
-    # Lower than in the profile, even on a tuned machine.
+    # Below the profile's value.
     tree.add({trees.sysctl(BACKLOG): "1000\n"})
     before = tree.snapshot()
     tree.run("apply", "--profile=web-1m", status=0)
@@ -100,7 +99,7 @@ def test_what_cannot_be_written_keeps_the_journal(tree: Tree) -> None:
 def test_after_a_restart_only_what_lasts_is_restored(tree: Tree) -> None:
     before = full(tree).snapshot()
     tree.run("apply", *ALL, status=0)
-    # The kernel starts with values that differ from earlier ones; the file on the disk is unchanged.
+    # After a reboot the kernel has other values; the disk is unchanged.
     tree.add({"proc/sys/kernel/random/boot_id": "two\n", trees.sysctl(BACKLOG): "3000\n"})
     assert tree.run("restore", status=0).stdout == "1 setting(s) restored\n"
     assert tree.read(trees.sysctl(BACKLOG)) == "3000"
@@ -130,7 +129,7 @@ def test_what_others_changed_in_a_shared_file_stays(tree: Tree) -> None:
 
 def test_the_kernel_takes_back_only_the_word_that_was_chosen(tree: Tree) -> None:
     tree.run("apply", status=0)
-    # sysfs responds in the form `always [madvise] never`.
+    # sysfs answers `always [madvise] never`.
     result = tree.refused(trees.THP, "EINVAL", "restore", when=2)
     assert result.returncode == 0, result.stderr
     assert tree.read(trees.THP) == "always"
@@ -139,7 +138,7 @@ def test_the_kernel_takes_back_only_the_word_that_was_chosen(tree: Tree) -> None
 def test_what_the_kernel_does_not_take_back_keeps_the_journal(tree: Tree) -> None:
     tree.run("apply", status=0)
     path = tree.root / trees.sysctl(BACKLOG)
-    # A kernel that reports success without accepting the value.
+    # Simulates a kernel that ignores the write.
     strace = resolve.tool("strace")
     argv = [strace, "-qq", "-o", "/dev/null", "-P", path, "-e", "inject=write:retval=5"]
     result = subprocess.run(
@@ -157,7 +156,6 @@ def test_what_the_kernel_does_not_take_back_keeps_the_journal(tree: Tree) -> Non
 
 
 def forge(tree: Tree, setting: str, **fields: str) -> None:
-    """Changes the entry of a setting in the journal."""
     journal = tree.noted()
     (entry,) = (each for each in journal["settings"] if each["name"] == setting)
     entry.update(fields)
@@ -194,7 +192,7 @@ def test_a_forged_entry_is_refused_and_the_rest_restored(
     path = fields.get("path", f"/{trees.sysctl(BACKLOG)}")
     assert f"{path}: the journal " in result.stderr
     assert words in result.stderr
-    # All but the entry whose setting stays as it was applied.
+    # All but the entry whose setting was still as applied.
     kept = trees.sysctl(BACKLOG)
     assert tree.snapshot() == {**before, kept: applied[kept]}
     assert tree.noted()["settings"]
@@ -218,7 +216,7 @@ def test_only_the_line_of_banned_cpus_can_come_back(tree: Tree, fields: dict[str
     assert f"{fields.get('path', f'/{trees.IRQBALANCE}')}: the journal " in result.stderr
     for path in (trees.IRQBALANCE, OTHER_FILE):
         assert tree.snapshot()[path] == applied[path]
-    # Another profile does not bring it back either.
+    # Not even with another profile.
     tree.run("apply", "--profile=web-1m", "--housekeeping=0")
     assert tree.read(trees.IRQBALANCE) == f"A=1\n# end\n{BAN}=1-3"
     assert tree.read(OTHER_FILE) == "B=1"
@@ -267,7 +265,7 @@ def test_a_file_of_etc_is_replaced_durably_with_its_mode_and_owner(
     assert at == sorted(at), "\n".join(lines)
 
 
-# A question mark: some architectures have only the newer call.
+# The question mark is for calls that some architectures lack.
 CHANGING = (
     "openat,write,ftruncate,fsync,fdatasync,fchmod,?chmod,fchmodat,"
     "?rename,?renameat,?renameat2,?unlink,unlinkat,?mkdir,mkdirat"
@@ -291,7 +289,7 @@ FIRST = (
 OTHER = (
     "--profile=custom",
     "--housekeeping=0",
-    # One setting stays, one decreases, one disappears, one is new, two have another value.
+    # One setting stays, one is lowered, one is dropped, one is new, two change.
     "--knobs=fs.file-max=500000,net.core.netdev_max_backlog=2000,net.ipv4.tcp_mem=100 200 300",
     "--knobs=irqbalance.banned_cpus=auto,irq.affinity=auto",
 )
@@ -299,7 +297,7 @@ OTHER = (
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is killed: the steps before it, and the run itself."""
+    """A run to be killed, and the runs before it."""
 
     before: tuple[tuple[str, ...], ...]
     itself: tuple[str, ...]
@@ -313,12 +311,11 @@ RUNS = {
 
 
 def strace() -> str:
-    """The program."""
     return str(resolve.tool("strace"))
 
 
 def changes(trace: str) -> list[tuple[str, int]]:
-    """Returns the calls that change a file, each with its number among the calls of its name."""
+    """Calls that change files, numbered per name."""
     counts: Counter[str] = Counter()
     found = []
     for line in trace.splitlines():
@@ -333,7 +330,6 @@ def changes(trace: str) -> list[tuple[str, int]]:
 
 
 def start(folder: Path, run: Run) -> Tree:
-    """Creates the node in its state at the start of the run."""
     tree = trees.make(folder, NODE)
     for arguments in run.before:
         tree.run(*arguments, status=0)
@@ -341,7 +337,6 @@ def start(folder: Path, run: Run) -> Tree:
 
 
 def copy(tree: Tree, folder: Path) -> Tree:
-    """Copies the tree and its journal to another place."""
     twin = Tree(folder / "root", folder / "journal")
     shutil.copytree(tree.root, twin.root)
     if tree.journal.exists():
@@ -350,13 +345,12 @@ def copy(tree: Tree, folder: Path) -> Tree:
 
 
 def traced(tree: Tree, run: Run, *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs the program under strace."""
     argv = [strace(), "-f", "-qq", *options, *tree.argv(*run.itself)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def is_as_before(tree: Tree, original: dict[str, bytes]) -> None:
-    """Restores, and asserts that the tree equals the original byte for byte and that nothing is left to restore."""
+    """After restoring, the tree equals the original byte for byte."""
     tree.run("restore", status=0)
     assert tree.snapshot() == original
     left = {path.name for path in tree.journal.iterdir()} if tree.journal.exists() else set()

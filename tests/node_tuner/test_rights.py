@@ -1,4 +1,4 @@
-"""The rights in charts/node-tuning suffice, according to a real API server."""
+"""A real API server confirms that the rights in charts/node-tuning suffice."""
 
 import json
 import secrets
@@ -32,14 +32,13 @@ WIDE = (
 
 @dataclass(frozen=True)
 class Release:
-    """The chart's objects in a namespace, except the Job of its hooks."""
+    """The chart's objects without its hook Job."""
 
     api: Api
     namespace: str
     name: str
 
     def make(self, *settings: str) -> None:
-        """Creates the objects that the chart renders with these settings."""
         named = (*settings, "global.registry=images.example")
         sets = [argument for setting in named for argument in ("--set", setting)]
         where = ("--namespace", self.namespace)
@@ -53,17 +52,15 @@ class Release:
                 assert made.returncode == 0, made.stderr
 
     def remove(self) -> None:
-        """Deletes the cluster-wide objects."""
         for kind in WIDE:
             self.api.kubectl("delete", kind, self.full)
 
     @property
     def full(self) -> str:
-        """Returns the full name of its objects."""
         return f"{self.name}-node-tuning"
 
     def kubeconfig(self, account: str, folder: Path, on: Node | None = None) -> Path:
-        """Returns a kubeconfig for one of its service accounts, like in a pod, on a node if one is given."""
+        """As for a pod of this account, optionally on a node."""
         bound: list[str] = []
         if on:
             name, labels = f"agent-{secrets.token_hex(4)}", {"role": "agent"}
@@ -81,7 +78,6 @@ class Release:
 
 @contextmanager
 def release(api: Api, *settings: str) -> Iterator[Release]:
-    """Creates a release in a separate namespace."""
     with api.namespace() as namespace:
         made = Release(api, namespace, f"t{secrets.token_hex(4)}")
         made.make(*settings)
@@ -93,7 +89,7 @@ def release(api: Api, *settings: str) -> Iterator[Release]:
 
 @contextmanager
 def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[NodeAgent]:
-    """Starts an agent with the rights of the release's service account."""
+    """Runs with the release's service account."""
     folder = tree.root.parent
     told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
     told += [f"--knobs={BACKLOG}=5000", f"--agent.node={on.name}", *flags]
@@ -103,7 +99,6 @@ def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[NodeAgent]
 
 
 def errors(of: NodeAgent) -> dict[str, float]:
-    """Returns the API server's rejections."""
     found = of.metrics()
     return {series: n for series, n in found.items() if series.startswith("api_errors") and n}
 
@@ -122,7 +117,7 @@ def test_an_agent_that_applies_may_do_what_it_does(api: Api, tree: Tree) -> None
             eventually(lambda: len(on.events()) == 3, "events")
             eventually(lambda: running.status("/proof.json") == 200, "the pods")
             becomes(lambda: errors(running), {})
-        # For the next agent, a repeated event is a patch.
+        # The next agent patches the repeated event.
         with agent(made, on, tree, *flags) as running:
             eventually(lambda: on.events()["nodeprepared"]["count"] == 2, "a count")
             becomes(lambda: errors(running), {})
@@ -150,7 +145,7 @@ def test_the_uninstallation_may_do_what_it_does(api: Api, tmp_path: Path) -> Non
 
     with release(api, "mode=apply", "nodeSelector.a=b") as made:
         late = uninstall(made)
-        # No controller reports any progress.
+        # No controller reports progress.
         assert late.returncode == 1, late
         assert "not restored in time: 0 of 0 nodes are" in late.stderr
         assert "not known" not in late.stderr
@@ -159,7 +154,7 @@ def test_the_uninstallation_may_do_what_it_does(api: Api, tmp_path: Path) -> Non
         (container,) = daemonset["spec"]["template"]["spec"]["containers"]
         variables = {each["name"]: each.get("value") for each in container["env"]}
         assert variables["NODE_TUNER_AGENT_MODE"] == "restore"
-        # A variable that refers to another must follow it.
+        # Must follow the variable it refers to.
         names = list(variables)
         assert names.index("HOST_IP") < names.index("NODE_TUNER_AGENT_LISTEN")
         assert container["securityContext"]["privileged"] is True
@@ -184,26 +179,24 @@ ENABLED = ("deletionCost.enabled=true", "nodeSelector.a=b")
 
 
 def annotations(of: Release, name: str) -> dict[str, str]:
-    """Returns the annotations of a pod in the release's namespace."""
     metadata = of.api.get("pod", name, "--namespace", of.namespace)["metadata"]
     return metadata.get("annotations", {})
 
 
 @pytest.fixture
 def costs(api: Api) -> Iterator[tuple[Release, Node, Node]]:
-    """Creates a release whose agents write deletion costs, and two nodes; the pod `mine` is on the first."""
+    """Agents that write deletion costs, and two nodes; the pod `mine` is on the first."""
     with release(api, *ENABLED) as made, node(api) as on, node(api) as other:
         pod(api, (made.namespace, on), "mine", labels=REPLICA)
         yield made, on, other
 
 
 def patched(way: Api, of: Release, name: str, **metadata: object) -> str:
-    """Returns the API server's response to a change of a pod's metadata."""
     return change(way, of, name, {"metadata": metadata})
 
 
 def change(way: Api, of: Release, name: str, patch: dict) -> str:
-    """Returns the API server's error for a change of a pod; empty if it accepts it."""
+    """The API server's error for a patch, or an empty text."""
     argv = ["patch", "pod", name, "--namespace", of.namespace, "--type=merge"]
     return way.kubectl(*argv, "--patch", json.dumps(patch)).stderr
 
@@ -215,7 +208,7 @@ def test_an_agent_changes_the_cost_of_its_replicas_and_nothing_else(
     where = (made.namespace, on)
     pod(made.api, (made.namespace, other), "remote", labels=REPLICA)
     pod(made.api, where, "foreign")
-    # kubectl reads the object that it patches.
+    # kubectl reads the object first.
     here = ("--namespace", made.namespace)
     role = ("create", "role", "reader", "--verb=get", "--resource=pods")
     assert made.api.kubectl(*role, *here).returncode == 0
@@ -227,7 +220,7 @@ def test_an_agent_changes_the_cost_of_its_replicas_and_nothing_else(
     mine = Api(made.kubeconfig(made.full, tmp_path, on), made.api.programs)
     nodeless = Api(made.kubeconfig(made.full, tmp_path), made.api.programs)
     refused = "an agent may change only"
-    # The policy takes effect a moment after its creation.
+    # The policy takes effect shortly after its creation.
     eventually(lambda: refused in patched(mine, made, "mine", labels={"a": "b"}), "the policy")
     before = made.api.get("pod", "mine", "--namespace", made.namespace)
     for number in ("3", "-1", None):
@@ -257,7 +250,7 @@ def test_an_agent_changes_the_cost_of_its_replicas_and_nothing_else(
     for kept in ("labels", "annotations", "ownerReferences", "finalizers"):
         assert after["metadata"].get(kept) == before["metadata"].get(kept)
     assert after["spec"] == before["spec"]
-    # The policy restricts no other account.
+    # Other accounts are not restricted.
     assert not change(made.api, made, "mine", image)
 
 
@@ -282,7 +275,7 @@ def test_the_cost_of_a_replica_follows_its_connections(
             for _ in range(more):
                 clients.enter_context(connect(server.url))
             costs_are(cost)
-        # It does not respond.
+        # Unresponsive.
         server.freeze()
         costs_are("-1")
         server.thaw()

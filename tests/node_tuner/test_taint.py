@@ -1,4 +1,4 @@
-"""Events and the taint that an agent writes for its node; and the agent during an outage of the API server."""
+"""Events and taints of an agent, and API server outages."""
 
 import json
 import os
@@ -22,7 +22,7 @@ OTHER = {"key": "other", "value": "x", "effect": "NoExecute"}
 def agent(
     tree: Tree, wire: Wire, on: Node, *flags: str, before: tuple[str, ...] = ()
 ) -> Iterator[NodeAgent]:
-    """Starts an agent of this node that wants one knob."""
+    """Wants a single knob."""
     told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
     told += [f"--agent.node={on.name}", f"--agent.kubeconfig={wire.kubeconfig}"]
     told += [f"--knobs={BACKLOG}=5000", *flags]
@@ -37,7 +37,7 @@ def test_a_node_is_tainted_until_it_is_prepared(api: Api, tree: Tree, wire: Wire
         agent(tree, wire, on, "--agent.mode=apply", f"--agent.taint={KEY}") as running,
     ):
         eventually(lambda: TAINT in on.taints, "the taint")
-        # Concurrent writes to the node must not be lost.
+        # Concurrent updates must not be lost.
         for number in range(5):
             api.kubectl("label", "node", on.name, f"test={number}", "--overwrite")
         tree.journal.unlink()
@@ -94,7 +94,7 @@ def test_restore_is_ready_only_when_the_taint_is_off(api: Api, tree: Tree, wire:
         wire.join()
         running.wait_until_ready()
         assert not on.taints
-        # The taint stays removed, whatever is unavailable.
+        # Stays removed whatever is unavailable.
         wire.cut()
         failed = running.metrics()[errors]
         eventually(lambda: running.metrics()[errors] > failed, "a try without the API server")
@@ -126,17 +126,17 @@ def test_events_of_the_node_are_counted_not_repeated(api: Api, tree: Tree, wire:
             assert event["involvedObject"]["uid"] == on.get()["metadata"]["uid"]
             source = {"component": "corelane-node-tuner", "host": on.name}
             assert event["source"] == source
-            # An event for operators.
+            # For operators.
             shown = api.kubectl("describe", "node", on.name).stdout
             assert f"{BACKLOG}: 300 instead of 5000" in shown
-            # The agent does not log a conflict with another program in every pass.
+            # Conflicts are not logged in every pass.
             tree.drift(BACKLOG, "400")
             drifts = f'knob_drift_total{{knob="{BACKLOG}"}}'
             eventually(lambda: running.metrics()[drifts] == 2, "drift that is counted")
-            # The agent writes due events after each pass.
+            # Events are written after each pass.
             running.passes()
             assert counts(on) == once
-        # The next agent continues the count; an event that the API server has deleted is created again.
+        # The next agent continues the count and recreates deleted events.
         api.kubectl("delete", "event", f"{on.name}.{repaired}", "--namespace=default")
         tree.drift(BACKLOG, "600")
         with agent(tree, wire, on, "--agent.mode=apply"):
@@ -151,7 +151,7 @@ def test_a_knob_that_is_refused_is_an_event(api: Api, tree: Tree, wire: Wire) ->
     name = f"knobfailed.{BACKLOG.replace('_', '-')}"
     file = tree.root / sysctl(BACKLOG)
     file.chmod(0o444)
-    # A root user who must obey the modes of files like everyone else.
+    # Root without the right to override file modes.
     bound = ("setpriv", "--bounding-set=-dac_override") if os.geteuid() == 0 else ()
     flags = ("--agent.mode=apply", f"--agent.taint={KEY}")
     with node(api) as on, agent(tree, wire, on, *flags, before=bound) as running:
@@ -190,7 +190,7 @@ def test_without_the_api_server_tuning_goes_on(api: Api, tree: Tree, wire: Wire)
         assert on.taints == [TAINT]
         wire.join()
         eventually(lambda: not on.taints, "no taint")
-        # The agent now reports the events of the outage.
+        # Now the events of the outage arrive.
         eventually(lambda: len(on.events()) == 3, "events")
         eventually(lambda: running.status("/proof.json") == 200, "a proof")
         wire.cut()

@@ -1,4 +1,4 @@
-"""`node-tuner uninstall` with a real API server; the test simulates the DaemonSet's controller and its agents."""
+"""`node-tuner uninstall` with an API server; the test plays the DaemonSet controller and agents."""
 
 import json
 import subprocess
@@ -22,13 +22,12 @@ MODE = "NODE_TUNER_AGENT_MODE"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """A DaemonSet in a separate namespace, which no controller handles."""
+    """In its own namespace, without a controller."""
 
     api: Api
     namespace: str
 
     def make(self) -> None:
-        """Creates the DaemonSet like the chart."""
         container = {
             "name": "node-tuner",
             "image": "none",
@@ -56,16 +55,14 @@ class DaemonSet:
         )
 
     def get(self) -> dict:
-        """Returns the object from the API server."""
         return self.api.get("daemonset", NAME, f"--namespace={self.namespace}")
 
     def mode(self) -> str:
-        """Sets the mode of future agents."""
         (container, _) = self.get()["spec"]["template"]["spec"]["containers"]
         return {each["name"]: each["value"] for each in container["env"]}[MODE]
 
     def say(self, wanted: int, updated: int, ready: int, *, behind: int = 0) -> None:
-        """Reports the progress of its agents, as of `behind` changes ago."""
+        """Reports rollout progress, `behind` generations late."""
         status = {
             "observedGeneration": self.get()["metadata"]["generation"] - behind,
             "desiredNumberScheduled": wanted,
@@ -77,7 +74,6 @@ class DaemonSet:
         self._patch("daemonset", NAME, {"status": status})
 
     def agent(self, node: str, mode: str, *, ready: bool) -> None:
-        """Creates a pod of the DaemonSet for the agent on a node."""
         container = {
             "name": "node-tuner",
             "image": "none",
@@ -102,7 +98,7 @@ class DaemonSet:
 
 @pytest.fixture
 def daemonset(api: Api) -> Iterator[DaemonSet]:
-    """Yields a DaemonSet in mode apply with three ready agents."""
+    """Mode apply, three ready agents."""
     with api.namespace() as namespace:
         made = DaemonSet(api, namespace)
         made.make()
@@ -114,7 +110,6 @@ def daemonset(api: Api) -> Iterator[DaemonSet]:
 def uninstall(
     of: DaemonSet, kubeconfig: Path, log: Path, *flags: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts `node-tuner uninstall`, which is killed at the end."""
     argv = [program("node-tuner"), "uninstall", f"--namespace={of.namespace}"]
     argv += [f"--daemonset={NAME}", f"--agent.kubeconfig={kubeconfig}", *flags]
     with log.open("wb") as output, subprocess.Popen(argv, stdout=output, stderr=output) as process:
@@ -130,7 +125,7 @@ def test_it_ends_when_every_node_is_restored(
     log = tmp_path / "log"
     with uninstall(daemonset, wire.kubeconfig, log) as process:
         eventually(lambda: daemonset.mode() == "restore", "the mode")
-        # The earlier figures are outdated: three of three are ready, but in mode apply.
+        # The status is stale: three are ready, but in mode apply.
         eventually(lambda: "waiting for the DaemonSet's controller" in log.read_text())
         spec = daemonset.get()["spec"]
         rolling = {"maxSurge": 0, "maxUnavailable": "100%"}
@@ -142,7 +137,7 @@ def test_it_ends_when_every_node_is_restored(
         eventually(lambda: "0 of 3 nodes restored" in log.read_text())
         daemonset.say(3, 3, 1)
         eventually(lambda: "1 of 3 nodes restored" in log.read_text())
-        # The command waits for an API server that is unavailable for a while.
+        # The command tolerates an API outage.
         wire.cut()
         eventually(lambda: "API server: " in log.read_text())
         assert process.poll() is None

@@ -1,4 +1,4 @@
-"""The PostgreSQL that tests, benchmarks and `make up DATABASE=postgres` use."""
+"""PostgreSQL for tests, benchmarks and `make up DATABASE=postgres`."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "hack/postgres.py"]
 
 @pytest.fixture
 def command() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs `hack/postgres` on an instance of the test's own, which is down at its end."""
+    """Runs `hack/postgres` on a separate instance and stops it at the end."""
     variables = {"INSTANCE": f"test-{os.getpid()}", "POSTGRES_PORT": str(free_ports())}
 
     def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""What a release is made of: images of its commit for every architecture, and its provenance."""
+"""Contents of a release: images of its commit for all architectures, and provenance."""
 
 import subprocess
 from pathlib import Path
@@ -64,7 +64,7 @@ BUILT = "c" * 40
 
 
 def built(folder: Path, revision: str, arch: str = "arm64") -> str:
-    """The digest of an image that the build for arm64 wrote, with these properties."""
+    """Writes an arm64 image with these properties; returns its digest."""
     labels = {images.REVISION: revision}
     image = archive.Image("corelane-server", "7.8.9", arch, 0, ("/x",), labels=labels)
     file = images.file(folder, "server", "arm64")

@@ -1,4 +1,4 @@
-"""What a release publishes: charts with the digests of their images, and SBOMs."""
+"""What a release publishes: charts that pin image digests, and SBOMs."""
 
 import re
 import subprocess
@@ -20,7 +20,6 @@ REGISTRY = "registry.example:5000/some/place"
 
 
 def index(name: str, digit: str) -> Artefact:
-    """An image index that was pushed."""
     repository = f"{REGISTRY}/corelane-{name}"
     return Artefact(INDEX, name, repository, f"sha256:{digit * 64}", tag=VERSION)
 
@@ -36,7 +35,6 @@ STANDALONE = ("mode=standalone", "grafana.enabled=false")
 
 
 def images_of(package: Path, *settings: str) -> set[str]:
-    """The images that the rendered package names."""
     sets = [argument for setting in settings for argument in ("--set", setting)]
     result = helm("template", "test", package, *sets)
     assert result.returncode == 0, result.stderr
@@ -45,7 +43,6 @@ def images_of(package: Path, *settings: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The packages by the names of their charts."""
     folder = tmp_path_factory.mktemp("packages") / "charts"
     found = charts.package_all(REPOSITORY, PUSHED, folder, HOME)
     return {file.name.removesuffix(f"-{VERSION}.tgz"): file for file in found}
@@ -162,7 +159,7 @@ def test_crates_of_a_program_with_their_checksums_and_licences() -> None:
         assert re.fullmatch("[0-9a-f]{64}", by_name[name]["hashes"][0]["content"])
     assert by_name["fnv"]["licenses"] == [{"expression": "Apache-2.0 OR MIT"}]
     assert len({each["purl"] for each in found}) == len(found)
-    # Of tests, of macros and of other systems: none of them is in the program.
+    # Dependencies of tests, macros and other systems are not part of the program.
     assert not by_name.keys() & {"tempfile", "syn", "windows-sys"}
 
 

@@ -1,4 +1,4 @@
-"""`python3 hack/release version`, on a copy of the tree."""
+"""`python3 hack/release version` on a copy of the tree."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The files of the working tree that git knows or would take."""
+    """All files that git tracks or would add."""
     listed = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,
@@ -23,7 +23,7 @@ def tree(tmp_path: Path) -> Path:
     )
     for name in listed.split("\0"):
         source = REPOSITORY / name
-        # A link to a folder is a file to git, as with the charts that a chart depends on.
+        # Git treats links to folders as files, such as the charts' dependencies.
         if name and (source.is_symlink() or source.is_file()):
             target = tmp_path / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -32,13 +32,11 @@ def tree(tmp_path: Path) -> Path:
 
 
 def version(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command of the copied tree."""
     command = [sys.executable, tree / "hack" / "release", "version", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def changed(tree: Path, file: str, old: str, new: str) -> None:
-    """Replaces text in a file of the copied tree."""
     text = (tree / file).read_text()
     assert old in text
     (tree / file).write_text(text.replace(old, new))
@@ -50,7 +48,7 @@ def test_set_writes_it_everywhere_and_cargo_agrees(tree: Path) -> None:
     assert version(tree, "check").returncode == 0
     for chart in tree.glob("charts/*/Chart.yaml"):
         assert "7.8.9-rc.1" in chart.read_text()
-    # --locked: fails if Cargo would write another lock file.
+    # --locked fails if the lock file is outdated.
     cargo = ["cargo", "tree", "--locked", "--depth", "0"]
     subprocess.run(cargo, cwd=tree / "services", capture_output=True, check=True)
 

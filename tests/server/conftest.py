@@ -1,4 +1,4 @@
-"""What the tests of PostgreSQL share."""
+"""Shared by the PostgreSQL tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,6 @@ from support.projects import Writer
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Writer:
-    """Somebody who may write."""
     return Writer.new(tmp_path)
 
 
@@ -22,7 +21,7 @@ def _mortal(new_postgres: Callable[..., Postgres]) -> Postgres:
 
 @pytest.fixture
 def mortal(_mortal: Postgres) -> Iterator[Postgres]:
-    """A PostgreSQL that a test may kill, freeze or end; it runs again after each test."""
+    """A PostgreSQL that tests may kill, freeze or stop; restarted after each test."""
     yield _mortal
     _mortal.thaw()
     if not _mortal.pid:

@@ -1,4 +1,4 @@
-"""Bearer tokens: who may write, how the others are refused, and how tokens change."""
+"""Bearer tokens: authorisation, error responses and reloading."""
 
 import hashlib
 import json
@@ -25,20 +25,18 @@ PROJECT = json.dumps({"name": "n"}).encode()
 def guarded(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server that lets two tokens write."""
     folder = tmp_path_factory.mktemp("auth")
     (folder / "tokens").write_text("# who may write\n\n" + line("ci", GOOD) + line("ops", OTHER))
     yield starter(*flags(folder))
 
 
 def flags(folder: Path, *more: str) -> list[str]:
-    """A database and a file of tokens in a folder."""
+    """Uses a database and token file in this folder."""
     files = ["--database.path", f"{folder}/projects.db", "--auth.tokens", f"{folder}/tokens"]
     return [*files, "--auth.reload", "100ms", *more]
 
 
 def save(server: Server, *authorization: str, path: str = "/projects") -> Reply:
-    """Asks to save a project."""
     headers = {"Content-Type": "application/json"}
     if authorization:
         (headers["Authorization"],) = authorization
@@ -46,7 +44,7 @@ def save(server: Server, *authorization: str, path: str = "/projects") -> Reply:
 
 
 def refused(reply: Reply, challenge: str, status: int = 401, slug: str = "unauthorized") -> None:
-    """It was refused as RFC 6750 section 3 says."""
+    """Rejected as in RFC 6750 section 3."""
     assert (reply.status, reply.headers["www-authenticate"]) == (status, challenge)
     assert reply.headers["content-type"] == "application/problem+json"
     assert json.loads(reply.body)["type"] == f"urn:corelane:problem:{slug}"
@@ -97,7 +95,7 @@ def test_every_write_needs_a_token(guarded: Server, method: str) -> None:
     body = {"body": PROJECT} if method == "PUT" else {}
     headers = {"Content-Type": "application/json"}
     refused(ask(guarded.url, made, method, headers=headers, **body), NAMELESS)
-    # Nor does the answer tell what there is.
+    # Nor does the response reveal what exists.
     nothing = "/projects/00000000-0000-7000-8000-000000000000"
     refused(ask(guarded.url, nothing, method, headers=headers, **body), NAMELESS)
     assert ask(guarded.url, made).status == 200
@@ -111,7 +109,7 @@ def test_reads_need_none(guarded: Server) -> None:
 
 
 def test_the_body_of_who_may_not_write_is_not_asked_for(guarded: Server) -> None:
-    """No `100 Continue`, and the answer comes before a byte of the body does."""
+    """Responds before the body and without `100 Continue`."""
     with connect(guarded.url) as peer:
         fields = "Content-Type: application/json\r\nContent-Length: 60000\r\n"
         peer.sendall(head("POST /projects", fields + "Expect: 100-continue\r\n"))
@@ -152,13 +150,13 @@ def test_tokens_are_in_no_log(start: Callable[..., Server], tmp_path: Path) -> N
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {secret}"}
         client.ask("/projects", "POST", body=PROJECT, headers=headers)
     client.close()
-    # A token that was put into the file as it is.
+    # A plaintext token.
     (tmp_path / "tokens").write_text(f"ops {OTHER}\n")
     eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
     server.terminate()
     _, log = server.end()
     assert "tokens loaded" in log
-    # Who wrote is told by the token's name.
+    # The log names the token.
     writes = [line for line in log.splitlines() if "a write is allowed" in line]
     assert [json.loads(line)["token"] for line in writes] == ["ci"]
     for secret in (GOOD, wrong, OTHER):
@@ -190,16 +188,16 @@ def test_a_bad_file_is_a_usage_error(
 
 
 def reloads(server: Server, result: str = "success") -> float:
-    """Reloads so far. The server counts one after the lanes have its tokens."""
+    """Number of reloads, counted once the lanes use the new tokens."""
     return server.metrics()[f'corelane_auth_reloads_total{{result="{result}"}}']
 
 
 class TestReload:
-    """A change of the file, in the way of Kubernetes: the symlink of a folder is swapped."""
+    """Reloads when the symlink of a folder changes, as in Kubernetes."""
 
     @pytest.fixture
     def volume(self, tmp_path: Path) -> Callable[[str | None], None]:
-        """Puts a text where `tokens` is, as the kubelet does with a Secret; without one, a folder."""
+        """Publishes `tokens` like the kubelet does for a Secret; without a text, makes it a folder."""
         (tmp_path / "tokens").symlink_to("..data/tokens")
         count = iter(range(100))
 
@@ -223,17 +221,17 @@ class TestReload:
         assert save(server, f"Bearer {GOOD}").status == 201
         volume(line("ci", OTHER))
         eventually(lambda: reloads(server) == 1)
-        # On whichever lane: each connection is on one of them.
+        # Connections may be on any lane.
         for _ in range(8):
             refused(save(server, f"Bearer {GOOD}"), INVALID)
             assert save(server, f"Bearer {OTHER}").status == 201
 
-        # A bad file changes nothing, and is shown.
+        # An invalid file is reported and changes nothing.
         volume("what is this\n")
         eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
         assert reloads(server, "failure") == 1
         assert save(server, f"Bearer {OTHER}").status == 201
-        # Neither does one that cannot be read.
+        # Same for an unreadable one.
         volume(None)
         eventually(lambda: reloads(server, "failure") == 2)
         assert save(server, f"Bearer {OTHER}").status == 201
@@ -259,7 +257,7 @@ class TestReload:
         else:
             volume(text)
         eventually(lambda: reloads(server) == 1)
-        # On whichever lane: each connection is on one of them.
+        # Connections may be on any lane.
         for _ in range(8):
             refused(save(server, f"Bearer {GOOD}"), INVALID)
         assert server.metrics()["corelane_auth_tokens"] == 0
@@ -285,5 +283,4 @@ class TestReload:
 
 
 def head(line: str, fields: str) -> bytes:
-    """The header of a request."""
     return f"{line} HTTP/1.1\r\nHost: test\r\n{fields}\r\n".encode()

@@ -1,4 +1,4 @@
-"""The command `corelane capacity`: what a load needs, by words and by what a running replica has learnt."""
+"""`corelane capacity`, from a stated load and from a running replica."""
 
 import json
 import subprocess
@@ -19,8 +19,6 @@ HELLOS, WORKS = 30, 10
 
 @pytest.fixture
 def run(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Asks the command."""
-
     def capacity(*flags: str) -> subprocess.CompletedProcess[str]:
         argv = [str(command), "capacity", "--requests=20000", *flags]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -29,13 +27,11 @@ def run(command: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def answer(result: subprocess.CompletedProcess[str]) -> dict:
-    """The JSON of an answer."""
     assert result.returncode == 0, result
     return json.loads(result.stdout)
 
 
 def load(server: Server) -> None:
-    """Some of two kinds of requests."""
     for _ in range(HELLOS):
         assert ask(server.url, "/hello").status == 200
     for _ in range(WORKS):
@@ -44,7 +40,7 @@ def load(server: Server) -> None:
 
 def test_a_load_needs_as_many_replicas_as_carry_it(run: Callable) -> None:
     told = answer(run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2", "--json"))
-    # 2 lanes, and 0.7 ms of a lane and what is besides for each request.
+    # Two lanes, 0.7 ms of lane time per request, and the rest.
     outside = told["replica"]["outside_seconds"]
     assert told["knee_rps"] == pytest.approx(2 / (0.0007 + outside))
     assert told["limited_by"] == "lanes"
@@ -55,7 +51,7 @@ def test_a_load_needs_as_many_replicas_as_carry_it(run: Callable) -> None:
     at = told["at"]
     assert at["target_met"] and at["replicas"] == told["replicas_needed"]
     assert 0.99 <= at["in_time"] < 1
-    # A brief request waits for one dear one at most, and for hardly anything else.
+    # A brief request waits at most for one expensive request.
     hello, work = at["kinds"]
     assert hello["p99_seconds"] < 0.0085 < work["p50_seconds"] < work["p99_seconds"]
     again = answer(run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2", "--json"))
@@ -94,7 +90,7 @@ def test_values_of_the_chart_scale_by_the_busy_share(run: Callable) -> None:
 
 
 def test_values_of_the_chart_follow_the_required_replicas(run: Callable) -> None:
-    # Slots are the limit, which the busy share does not show.
+    # Limited by slots, which lane utilisation does not show.
     mix = ("--mix=GET /slow=100%:100us+10ms", "--slots=4", "--rps=900", "--p99=1s")
     result = run(*mix, "--hpa", "--service=my: shop")
     assert result.returncode == 0, result
@@ -141,16 +137,15 @@ def test_a_running_replica_tells_its_mix(
     assert work["lane_mean_seconds"] == pytest.approx(sums / WORKS)
     variance = squares / WORKS - (sums / WORKS) ** 2
     assert work["lane_deviation_seconds"] ** 2 == pytest.approx(variance, rel=1e-3, abs=1e-15)
-    # Lane time is wall-clock time. Where the lane loses its CPU in a handler, nothing is left for
-    # the cost outside handlers.
+    # Lane time is wall-clock time: if the handler loses its CPU, the rest of the lane has no cost
+    # left.
     assert series['corelane_lane_cpu_seconds_total{lane="0"}'] > 0
     assert 0 <= replica["outside_seconds"] <= 10e-6 and replica["wake_seconds"] >= 0
-    # What was between two readings: hello alone.
+    # The difference of two readings contains only hello.
     after = tmp_path / "after"
 
     def is_mostly_outside() -> bool:
-        # A lane that handles nothing but `/hello` spends most of its time outside handlers, unless it loses
-        # its CPU in one.
+        # `/hello` spends most of its time outside the handler, unless the handler loses its CPU.
         before.write_bytes(ask(server.admin, "/metrics").body)
         for _ in range(10):
             ask(server.url, "/hello")
@@ -161,7 +156,7 @@ def test_a_running_replica_tells_its_mix(
         return replica["outside_seconds"] > 0 and replica["wake_seconds"] > 0
 
     eventually(is_mostly_outside)
-    # Shares of one's own, and what it knows of each.
+    # Given shares with learnt costs.
     mixed = answer(run("--from", str(after), "--mix=GET /hello=50%, GET /work=50%", "--json"))
     assert [kind["share"] for kind in mixed["kinds"]] == [0.5, 0.5]
     assert mixed["kinds"][1]["lane_mean_seconds"] == pytest.approx(work["lane_mean_seconds"])

@@ -1,4 +1,4 @@
-"""One schema, set by file, environment and flag; what is wrong ends with exit code 64."""
+"""One schema for file, environment and flags; errors exit with 64."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tools.resolve import tool
 
 
 def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs the server until it ends by itself."""
+    """Runs the server to completion."""
     environment = {"PATH": os.environ["PATH"], **variables}
     argv = [binary, *flags]
     return subprocess.run(
@@ -26,7 +26,6 @@ def run(binary: Path, *flags: str, **variables: str) -> subprocess.CompletedProc
 
 
 def in_force(binary: Path, key: str, *flags: str, **variables: str) -> str:
-    """The line of `--check` for one key."""
     result = run(binary, "--check", *flags, **variables)
     assert result.returncode == 0, result.stderr
     return next(line for line in result.stdout.splitlines() if line.startswith(f"{key} = "))
@@ -156,7 +155,7 @@ def test_unknown_keys_are_refused(binary: Path, tmp_path: Path) -> None:
 
 
 def test_what_others_set_does_not_stop_the_service(binary: Path) -> None:
-    """Variables of the command, Service links, empty variables, and words in another case."""
+    """Ignores the CLI's variables, Service links, empty values and other spellings."""
     flags = re.compile(r'env = "(CORELANE_\w+)"')
     sources = (REPOSITORY / "services/cli/src").rglob("*.rs")
     ours = {name for source in sources for name in flags.findall(source.read_text())}
@@ -175,7 +174,7 @@ def test_what_others_set_does_not_stop_the_service(binary: Path) -> None:
     (warning,) = result.stderr.splitlines()
     assert all(name in warning for name in links)
     assert "enableServiceLinks" in warning
-    # Flags are not empty by accident.
+    # An empty flag is always intentional.
     empty_flag = run(binary, "--check", "--listen", "")
     assert (empty_flag.returncode, "an IP address and a port" in empty_flag.stderr) == (64, True)
 
@@ -210,7 +209,7 @@ def test_settings_that_contradict_each_other_are_refused(binary: Path) -> None:
     result = run(binary, "--check", "--drain.settle", "40s")
     assert result.returncode == 64
     assert "drain.settle" in result.stderr
-    # Where open files have no limit, no number of connections contradicts it.
+    # With unlimited files, any number of connections is possible.
     limited = ["-c", 'ulimit -n 1024 && exec "$0" "$@"', str(binary)]
     result = run(Path("sh"), *limited, "--listen", "127.0.0.1:0", "--limits.connections", "2000")
     assert result.returncode == 64
@@ -225,7 +224,7 @@ def test_help_shows_every_way_to_set_a_key(binary: Path) -> None:
 
 
 def followers(schema: Path, texts: list[str]) -> set[str]:
-    """Those of these texts of files that follow the schema, as an editor sees them."""
+    """Which of the texts are valid according to the schema."""
     files = {schema.with_name(f"{number}.json"): text for number, text in enumerate(texts)}
     argv: list[str | Path] = [tool("jsonschema"), "--output", "pretty"]
     for file, text in files.items():
@@ -237,7 +236,6 @@ def followers(schema: Path, texts: list[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def schema(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `--schema` prints."""
     result = run(binary, "--schema", CORELANE_UNKNOWN="as with --help, nothing else is read")
     assert result.returncode == 0, result.stderr
     file = tmp_path_factory.mktemp("schema") / "server.schema.json"
@@ -256,12 +254,12 @@ def test_the_schema_describes_every_key(binary: Path, schema: Path) -> None:
             key = key["properties"][part]
         assert key["description"]
         assert "secret" in name or rest.startswith(f'"{key["default"]}"'), line
-    # The defaults as the schema has them, and as text, which --check prints.
+    # Defaults from the schema, and as printed by --check.
     assert followers(schema, ["", defaults]) == {"", defaults}
 
 
 def test_the_page_of_settings_is_that_of_the_schema(schema: Path) -> None:
-    # make settings
+    # Checks make settings.
     page = settings.page(json.loads(schema.read_text()))
     assert page == (REPOSITORY / "docs" / "settings.md").read_text()
 

@@ -1,4 +1,4 @@
-"""What the system gives a server: CPUs that change, a CFS quota, and the priority of its slow lanes."""
+"""CPUs that change, CFS quotas, and the priority of slow lanes."""
 
 import json
 import os
@@ -15,9 +15,8 @@ from support.seccomp import without
 
 @pytest.fixture
 def cpuset() -> Iterator[Cgroup]:
-    """An empty cpuset."""
     with cgroup("cpuset", "cpuset.cpus") as made:
-        # Without memory nodes a v1 cpuset takes no process.
+        # A v1 cpuset needs memory nodes first.
         nodes = made.directory.parent / "cpuset.mems"
         if nodes.exists() and (text := nodes.read_text().strip()):
             made.write("cpuset.mems", text)
@@ -38,13 +37,12 @@ def test_root_names_the_present_cpu(cpuset: Cgroup, start: Callable[..., Server]
         cpuset.write("cpuset.cpus", str(other))
         cpuset.take(server)
         eventually(lambda other=other: cpu() == other, f"a lane on CPU {other}")
-    # The thread of the admin port sets the CPU and counts. It may also look between two steps of a
-    # change, which is then two.
+    # The admin thread may see an intermediate state, which counts as a second change.
     assert server.metrics()['corelane_lane_repins_total{lane="0"}'] >= 2
 
 
 QUOTA = 10_000
-"""Microseconds of each 100 ms: little, so that any work is more."""
+"""Microseconds per 100 ms, so low that any work exceeds it."""
 
 SERIES = [
     f"corelane_cpu_{name}_total" for name in ("periods", "throttled_periods", "throttled_seconds")
@@ -53,7 +51,6 @@ SERIES = [
 
 @pytest.fixture
 def limited() -> Iterator[Cgroup]:
-    """A cgroup with a quota."""
     with cgroup("cpu", "cpu.cfs_quota_us", "cpu.max") as made:
         if made.has("cpu.max"):
             made.write("cpu.max", f"{QUOTA} 100000")
@@ -63,7 +60,7 @@ def limited() -> Iterator[Cgroup]:
 
 
 def counted(limited: Cgroup) -> list[float]:
-    """What the kernel counts: periods, throttled ones, and seconds."""
+    """The kernel's counters: periods, throttled periods, seconds."""
     words = dict(line.split() for line in limited.read("cpu.stat").splitlines())
     time = int(words["throttled_usec"]) / 1e6 if "throttled_usec" in words else None
     seconds = int(words["throttled_time"]) / 1e9 if time is None else time
@@ -71,9 +68,8 @@ def counted(limited: Cgroup) -> list[float]:
 
 
 def shown(server: Server) -> list[float]:
-    """The same, as the server shows it."""
     metrics = server.metrics()
-    # To the kernel's nanoseconds: beyond them two ways to compute seconds differ.
+    # Rounded to nanoseconds, because floats differ beyond that.
     return [round(metrics[series], 9) for series in SERIES]
 
 
@@ -85,7 +81,7 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
     before = shown(server)
 
     def all_grow() -> bool:
-        # The kernel throttles only a process that gets its quota: on a busy machine that takes several requests.
+        # Throttling requires using up the quota, which can take several requests on a busy machine.
         assert ask(server.url, "/work?ops=10000000").status == 200
         least, now, most = counted(limited), shown(server), counted(limited)
         assert all(a <= b <= c for a, b, c in zip(least, now, most, strict=True)), (
@@ -101,7 +97,7 @@ def test_throttling_is_shown_as_the_kernel_counts_it(
 POLICIES = ("sched_setscheduler", "sched_setattr")
 
 OWN = os.getpriority(os.PRIO_PROCESS, 0)
-"""The nice value of the tests, which a server has at first."""
+"""Inherited by the server."""
 
 
 @pytest.mark.parametrize(
@@ -118,7 +114,7 @@ def test_a_slow_lane_has_the_lowest_priority_that_is_allowed(
 ) -> None:
     flags = ["--lanes", "1", "--slow-lanes.mode", "on", "--slow-lanes.expensive", "/work"]
     server = start(*flags, within=without(*rejected) if rejected else ())
-    # The priority is lowered before the first request.
+    # Lowered before the first request.
     assert ask(server.url, "/work?ops=1").status == 200
     assert server.metrics()['corelane_slow_requests_total{lane="0"}'] == 1
     thread = int(server.threads()["slow-0"].name)

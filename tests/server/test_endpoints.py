@@ -1,4 +1,4 @@
-"""What the reference service answers, over real sockets."""
+"""Endpoints of the reference service over real sockets."""
 
 import json
 
@@ -9,7 +9,6 @@ from stack.replica import Server
 
 
 def problem(reply: Reply) -> dict:
-    """The members of a problem document."""
     assert reply.headers["content-type"] == "application/problem+json"
     members = json.loads(reply.body)
     assert members["type"].startswith("urn:corelane:problem:")
@@ -111,7 +110,7 @@ def test_a_bad_parameter_is_named_with_its_bound(
     ],
 )
 def test_two_ways_to_write_the_same(server: Server, path: str, same: str) -> None:
-    """RFC 3986 section 6.2.2.2; parameters that a path does not know are ignored."""
+    """RFC 3986 section 6.2.2.2; unknown parameters are ignored."""
     reply = ask(server.url, path)
     assert (reply.status, reply.body) == (200, ask(server.url, same).body)
 
@@ -185,7 +184,7 @@ def test_head_equals_get_without_body(server: Server, path: str) -> None:
 
 
 def test_histograms_end_in_infinity(server: Server) -> None:
-    """Prometheus computes no quantile from a histogram without a bucket for +Inf."""
+    """Prometheus needs the +Inf bucket for quantiles."""
     lane = ask(server.url, "/hello").headers["corelane-lane"]
     labels, series = f'lane="{lane}",route="/hello"', server.metrics()
     bucket = series[f'corelane_request_duration_seconds_bucket{{{labels},le="+Inf"}}']

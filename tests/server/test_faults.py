@@ -1,4 +1,4 @@
-"""Faults for drills: who may set them, what they do, and when they end."""
+"""Injected faults: permission, effect and expiry."""
 
 import json
 import time
@@ -18,7 +18,6 @@ METHODS = ("GET", "HEAD", "PUT", "DELETE", "POST")
 def faulty(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server of one lane that takes faults."""
     database = tmp_path_factory.mktemp("faults") / "projects.db"
     flags = ["--database.path", str(database), "--timeouts.stall", "100ms"]
     yield starter("--faults", "on", "--lanes", "1", *flags)
@@ -26,30 +25,25 @@ def faulty(
 
 @pytest.fixture(autouse=True)
 def cleared(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No fault outlives its test."""
     yield
     if "faulty" in request.fixturenames:
         ask(request.getfixturevalue("faulty").admin, "/faults", "DELETE")
 
 
 def put(server: Server, *faults: dict, seed: int = 1) -> Reply:
-    """Replaces the faults."""
     body = json.dumps({"seed": seed, "faults": faults}).encode()
     return ask(server.admin, "/faults", "PUT", body=body)
 
 
 def fault(route: str = "/hello", share: float = 1, expires_in: str = "1h", **effect: dict) -> dict:
-    """A fault, by default of every request."""
     return {"route": route, "share": share, "expires_in": expires_in, **effect}
 
 
 def active(server: Server) -> list[dict]:
-    """The faults in force."""
     return json.loads(ask(server.admin, "/faults").body)["faults"]
 
 
 def injected(server: Server, route: str, kind: str) -> float:
-    """How often a fault was injected."""
     series = f'corelane_faults_injected_total{{route="{route}",fault="{kind}"}}'
     return server.metrics()[series]
 
@@ -116,7 +110,7 @@ def test_an_error_takes_the_place_of_the_handler(faulty: Server) -> None:
     reply = ask(faulty.url, "/hello")
     assert (reply.status, reply.headers["corelane-fault"]) == (503, "error")
     assert json.loads(reply.body)["type"] == "urn:corelane:problem:fault-injected"
-    # Another method, and another route, are as ever.
+    # Other methods and routes are unaffected.
     for other in (ask(faulty.url, "/hello", "HEAD"), ask(faulty.url, "/div/4")):
         assert (other.status, "corelane-fault" in other.headers) == (200, False)
     assert injected(faulty, "/hello", "error") == before + 1
@@ -147,7 +141,7 @@ def test_latency_holds_the_reply_and_not_the_lane(faulty: Server) -> None:
     begun = time.monotonic()
     with connect(faulty.url) as waiting:
         waiting.sendall(b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n")
-        # The one lane answers others meanwhile.
+        # The lane keeps serving others.
         while injected(faulty, "/hello", "latency") == before:
             assert ask(faulty.url, "/div/4").status == 200
         assert ask(faulty.url, "/div/4").status == 200
@@ -158,13 +152,13 @@ def test_latency_holds_the_reply_and_not_the_lane(faulty: Server) -> None:
 
 
 def test_a_burn_holds_the_lane(faulty: Server) -> None:
-    """The watchdog sees it as it would see a handler that does not wait."""
+    """Looks like a blocking handler to the watchdog."""
     put(faulty, fault(cpu={"burn": "300ms"}))
     stalls = 'corelane_stalls_total{lane="0",route="/hello"}'
     before = faulty.metrics().get(stalls, 0)
 
     def stalled() -> bool:
-        # The watchdog misses a stall that ends before it gets a CPU.
+        # A stall can end before the watchdog runs.
         reply = ask(faulty.url, "/hello")
         assert (reply.status, reply.headers["corelane-fault"]) == (200, "cpu")
         return faulty.metrics().get(stalls, 0) > before

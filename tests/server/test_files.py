@@ -1,4 +1,4 @@
-"""What `GET /static/...` answers: RFC 9110 sections 8, 12, 13, 14 and 15 over real sockets."""
+"""`GET /static/...` and RFC 9110 sections 8, 12, 13, 14 and 15."""
 
 import email.parser
 import email.policy
@@ -16,9 +16,9 @@ from stack.http import Reply, ask
 from stack.replica import Server
 
 TEXT = bytes(range(256)) * 40
-"""10,240 bytes, each of which tells where it stands."""
+"""10,240 bytes that differ by position."""
 LARGE = TEXT * 30
-"""More than is kept in memory."""
+"""Exceeds the memory cache."""
 CHANGED = 1_000_000_000
 DATE = formatdate(CHANGED, usegmt=True)
 BEFORE = formatdate(CHANGED - 1, usegmt=True)
@@ -26,7 +26,6 @@ BEFORE = formatdate(CHANGED - 1, usegmt=True)
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site with small and large files."""
     root = tmp_path_factory.mktemp("site")
     files = {
         "small.txt": TEXT,
@@ -54,13 +53,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(starter: Callable[..., Server], root: Path) -> Iterator[Server]:
-    """One server over the site."""
     rules = "assets/*: public, max-age=31536000, immutable; *.txt: max-age=60"
     yield starter("--static.cache-control", rules, static=root)
 
 
 def get(site: Server, path: str, method: str = "GET", **headers: str) -> Reply:
-    """One request; in a field's name _ stands for a hyphen."""
+    """In field names, _ is a hyphen."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return ask(site.url, f"/static/{path}", method, headers=fields)
 
@@ -68,7 +66,6 @@ def get(site: Server, path: str, method: str = "GET", **headers: str) -> Reply:
 BOTH = pytest.mark.parametrize(
     ("path", "content"), [("small.txt", TEXT), ("large.bin", LARGE)], ids=["small", "large"]
 )
-"""From memory, and as it is read from disk."""
 
 
 @BOTH
@@ -215,9 +212,9 @@ def test_several_ranges(site: Server, path: str, content: bytes) -> None:
         f"bytes {first}-{end - 1}/{length}" for first, end in wanted
     ]
     media_type = get(site, path).headers["content-type"]
-    # The parser puts quotes around a parameter.
+    # The parser quotes parameters.
     assert {part["content-type"].replace('"', "") for part in parts} == {media_type}
-    # Not the parser's content, which it takes for text.
+    # Raw bytes, because the parser decodes text.
     for first, end in wanted:
         mark = f"content-range: bytes {first}-{end - 1}/{length}\r\n\r\n".encode()
         assert reply.body.partition(mark)[2].startswith(content[first:end] + b"\r\n--")
@@ -259,7 +256,7 @@ def test_an_empty_file_has_no_range(site: Server) -> None:
     assert get(site, "empty.txt", Range="bytes=-5").status == 200
 
 
-# Encoded copies: section 12.5.3.
+# Precompressed files: section 12.5.3.
 
 
 @pytest.mark.parametrize(
@@ -313,7 +310,7 @@ def test_a_folder_without_a_slash_redirects_to_itself(site: Server) -> None:
         assert reply.status == 308
         there = urljoin(f"{site.url}/static/{path}", reply.headers["location"])
         assert there == f"{site.url}/static/{path.replace('%66', 'f')}/"
-    # Clients may cache it, also with its query.
+    # Cacheable, including the query.
     assert get(site, "folder?x=1&y=%2F?").headers["location"] == "./folder/?x=1&y=%2F?"
 
 

@@ -1,4 +1,4 @@
-"""Files that change on disk under a server that keeps them in memory."""
+"""Files that change on disk while cached in memory."""
 
 import os
 import threading
@@ -12,12 +12,12 @@ from stack.http import Client, Reply, ask
 from stack.replica import Server
 
 OLD, NEW = b"the old content", b"the new content"
-"""Equally long, so that nothing but the content tells them apart."""
+"""Equal length, so only the content differs."""
 
 
 @pytest.fixture(scope="module")
 def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two versions of a site, and a link to the one that is served."""
+    """Two versions of a site, and a link to the active one."""
     top = tmp_path_factory.mktemp("sites")
     for version in ("one", "two"):
         (top / version).mkdir()
@@ -27,20 +27,17 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(starter: Callable[..., Server], top: Path) -> Iterator[Server]:
-    """One server over the link."""
     yield starter("--lanes", "1", static=top / "current")
 
 
 @pytest.fixture
 def folder(top: Path, request: pytest.FixtureRequest) -> Path:
-    """A folder of the site for one test."""
     folder = top / "one" / request.node.name
     folder.mkdir()
     return folder
 
 
 def get(site: Server, folder: Path, name: str, **headers: str) -> Reply:
-    """One of the files of a folder."""
     return ask(site.url, f"/static/{folder.name}/{name}", headers=headers)
 
 
@@ -96,12 +93,12 @@ def test_another_content_is_noticed(
     becomes(lambda: get(site, folder, "file").body, NEW)
     after = get(site, folder, "file")
     assert after.headers["etag"] != before.headers["etag"]
-    # The old one is not what is there any more.
+    # The old tag no longer matches.
     assert get(site, folder, "file", **{"If-None-Match": before.headers["etag"]}).status == 200
 
 
 def test_changes_within_one_tick_are_noticed(site: Server, folder: Path) -> None:
-    """The last of many changes counts, though the file's times may be those of the one before."""
+    """The last write wins, even if its timestamp equals that of the previous one."""
     path = folder / "file"
     for number in range(200):
         path.write_bytes(b"%15d" % number)
@@ -151,7 +148,7 @@ def test_a_root_that_is_turned(site: Server, top: Path) -> None:
 
 
 def turn(link: Path, target: str) -> None:
-    """As deployments do it: there is always one or the other."""
+    """Atomic switch, as in deployments."""
     fresh = link.with_name("turning")
     fresh.symlink_to(target)
     fresh.rename(link)
@@ -165,9 +162,9 @@ def test_an_encoded_copy_that_comes_and_goes(site: Server, folder: Path) -> None
     (folder / "file.br").write_bytes(b"short")
     becomes(lambda: get(site, folder, "file", **accept).body, b"short")
     assert get(site, folder, "file").headers["vary"] == "accept-encoding"
-    # The file changes, and its copy is one of what it was.
+    # The compressed copy is now outdated.
     (folder / "file").write_bytes(NEW)
-    # Older by more than a tick of the file system's clock.
+    # Older by more than one clock tick.
     os.utime(folder / "file.br", (0, 0))
     becomes(lambda: get(site, folder, "file", **accept).body, NEW)
     (folder / "file.br").write_bytes(b"newer")
@@ -177,7 +174,7 @@ def test_an_encoded_copy_that_comes_and_goes(site: Server, folder: Path) -> None
 
 
 def test_every_reply_is_one_version(site: Server, folder: Path) -> None:
-    """While a file is replaced again and again, no reply mixes two, nor names one by another."""
+    """A file that is replaced repeatedly: responses never mix versions or their tags."""
     path = folder / "file"
     path.write_bytes(b"%06d" % 0 * 1000)
     ended = threading.Event()

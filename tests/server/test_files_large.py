@@ -1,4 +1,4 @@
-"""Files that are too large for memory: read as they are sent, and never wrongly."""
+"""Files too large for memory, streamed from disk."""
 
 import os
 import socket
@@ -17,30 +17,27 @@ from support.raw import connect, until_end
 MIB = 1 << 20
 SIZE = 64 * MIB
 SLOW = 24
-"""Clients that ask and read nothing."""
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where tests put their files."""
     return tmp_path_factory.mktemp("large")
 
 
 @pytest.fixture(scope="module")
 def site(starter: Callable[..., Server], root: Path) -> Iterator[Server]:
-    """One server over the root."""
     yield starter("--lanes", "1", static=root)
 
 
 def memory(server: Server, field: str) -> int:
-    """Bytes of resident memory: now (VmRSS) or at most so far (VmHWM; proc(5))."""
+    """Resident memory in bytes: VmRSS (current) or VmHWM (peak); proc(5)."""
     text = Path(f"/proc/{server.pid}/status").read_text()
     fields = dict(line.split(":", 1) for line in text.splitlines())
     return int(fields[field].split()[0]) * 1024
 
 
 def request(server: Server, name: str) -> socket.socket:
-    """Asks for a file on a connection with a small buffer, and reads nothing."""
+    """Requests a file with a small receive buffer and does not read."""
     connection = connect(server.url, receive_bytes=4096)
     connection.sendall(f"GET /static/{name} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
     return connection
@@ -62,7 +59,7 @@ def test_memory_does_not_grow_with_slow_clients(site: Server, root: Path) -> Non
     before = memory(site, "VmHWM")
     clients = [request(site, "slow") for _ in range(SLOW)]
     try:
-        # Each has its first bytes, so the server holds for it what it will hold.
+        # All responses have started, so memory use has peaked.
         for client in clients:
             assert client.recv(1, socket.MSG_PEEK)
         assert ask(site.url, "/hello").status == 200
@@ -73,16 +70,15 @@ def test_memory_does_not_grow_with_slow_clients(site: Server, root: Path) -> Non
 
 
 def pattern(size: int) -> bytes:
-    """Bytes that tell where they stand."""
     return b"".join(b"%15d\n" % number for number in range(size // 16))
 
 
 @pytest.mark.parametrize("change", ["truncated", "overwritten"])
 def test_a_file_that_changes_while_it_is_sent(site: Server, root: Path, change: str) -> None:
-    """The reply ends before its length, and what came of it is what the file was."""
+    """The response is cut short and contains old content only."""
     path, content = root / change, pattern(16 * MIB)
     path.write_bytes(content)
-    # The server knows a change by the time, which the file system's clock may give twice.
+    # Changes are detected by timestamp, which the file system may reuse.
     os.utime(path, (0, 0))
     with request(site, change) as connection:
         begin = connection.recv(4096)
@@ -98,7 +94,7 @@ def test_a_file_that_changes_while_it_is_sent(site: Server, root: Path, change: 
 
 
 def test_a_file_that_is_replaced_while_it_is_sent(site: Server, root: Path) -> None:
-    """Another file under its name changes nothing of the one that is open."""
+    """The open file is unaffected by its replacement."""
     content = pattern(4 * MIB)
     (root / "replaced").write_bytes(content)
     with request(site, "replaced") as connection:
@@ -114,7 +110,7 @@ def test_a_file_that_is_replaced_while_it_is_sent(site: Server, root: Path) -> N
 
 
 def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) -> None:
-    """Its time may still be given to another content; later it is strong."""
+    """Weak while the timestamp could be reused, strong later."""
     path = root / "fresh-file"
     path.write_bytes(bytes(MIB))
 
@@ -122,7 +118,7 @@ def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) ->
         return ask(site.url, "/static/fresh-file", "HEAD").headers["etag"]
 
     def weak() -> str | None:
-        # The tag stays weak for the rest of this second, which may end before a slow machine responds.
+        # Weak for the rest of this second, which a slow machine may miss.
         lately = time.time() - 1
         os.utime(path, (lately, lately))
         found = etag()

@@ -1,4 +1,4 @@
-"""No path and no link leads out of the root of `/static/`, byte by byte as clients could send it."""
+"""No path or link escapes the root of `/static/`, byte for byte."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ SECRET = b"not for clients"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root with a secret beside it, and every way that leads there."""
+    """A root next to a secret, with every kind of link to it."""
     top = tmp_path_factory.mktemp("top")
     root = top / "root"
     (root / "folder").mkdir(parents=True)
@@ -51,7 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def started(starter: Callable[..., Server], root: Path) -> Callable[[str], Server]:
-    """Returns the module's server with a way to open files: one of each, whatever the order of the tests."""
+    """One server per way of opening files, regardless of test order."""
 
     @cache
     def start(way: str) -> Server:
@@ -63,7 +63,7 @@ def started(starter: Callable[..., Server], root: Path) -> Callable[[str], Serve
 
 @pytest.fixture(params=["openat2", "no openat2"])
 def site(request: pytest.FixtureRequest, started: Callable[[str], Server]) -> Server:
-    """A server over the root; it opens files in one way or the other."""
+    """Opens files in one of two ways."""
     return started(request.param)
 
 
@@ -97,7 +97,7 @@ def test_nothing_leads_out(site: Server, path: str) -> None:
     for line in (target, b"http://test" + target):
         request = b"GET " + line + b" HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
         (reply,) = exchange(site.url, request)
-        # Some are no target at all, says the library before the files are asked.
+        # Some are invalid targets and are rejected by the library.
         assert reply.status in (400, 404), reply
         assert reply.headers["content-type"] == "application/problem+json"
         assert SECRET not in reply.body and b"root:" not in reply.body

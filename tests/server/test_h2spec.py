@@ -1,4 +1,4 @@
-"""HTTP/2 as h2spec checks it (RFC 9113 and, for HPACK, RFC 7541)."""
+"""h2spec: HTTP/2 (RFC 9113) and HPACK (RFC 7541)."""
 
 import json
 import os
@@ -19,39 +19,38 @@ from stack.replica import Server
 from tools.resolve import tool
 
 CASES = 146
-"""All cases of the pinned h2spec, the strict ones included."""
+"""All cases of the pinned version, including strict ones."""
 
 RACING = {
     "http2/5.1/8",  # RST_STREAM, then DATA
     "http2/5.1/9",  # RST_STREAM, then HEADERS
-    "http2/6.9.1/3",  # WINDOW_UPDATEs to a window of the stream above 2^31-1
+    "http2/6.9.1/3",  # WINDOW_UPDATEs to a stream window above 2^31-1
     "http2/8.1/1",  # HEADERS without END_STREAM as trailers
-    "http2/8.1.2.1/3",  # trailers with a pseudo-header field
+    "http2/8.1.2.1/3",  # pseudo-header fields in trailers
     "http2/8.1.2.6/1",  # DATA of another length than content-length
     "http2/8.1.2.6/2",  # the same in two frames
 }
-"""Cases that race with the reply: they run where there is none.
+"""Cases that race with the response and therefore run against a held response.
 
-Each sends the whole header of a valid request whose body is still to come, then, in another write,
-what is wrong with its stream, and takes only an error of the stream for a pass. The service waits
-for no body: once its reply is complete the server resets the stream with NO_ERROR (RFC 9113 section
-8.1) and ignores what was sent before its client knew (section 5.1, closed). Which is first is chance.
+Each sends a valid request head with a pending body, then an error in a second write, and only
+accepts a stream error. The service does not wait for bodies: after its response the server resets
+the stream with NO_ERROR (RFC 9113 section 8.1) and ignores frames sent before the client knew
+(section 5.1, closed).
 
-No other case can race. Either nothing is wrong with it, or its error is one of the connection, which
-the reply does not hide, or its request was whole, so that the stream is closed and not reset: what
-follows is an error then as well.
+The other cases cannot race: they contain no error, a connection error, or a complete request, so
+the stream is closed without a reset and later frames are errors.
 """
 
 HELD = {"route": "/hello", "share": 1, "latency": {"fixed": "1m"}, "expires_in": "1h"}
-"""The fault that keeps back a reply for longer than a case takes."""
+"""Delays the response for longer than a case."""
 
 
 GROUPS = {"Generic": "generic", "Hypertext": "http2", "HPACK": "hpack"}
-"""The first word of each group's title, and its name in the name of a case."""
+"""Group titles start with these words; values are used in case names."""
 
 
 def cases() -> list[str]:
-    """The names of all cases, from the titles that h2spec prints."""
+    """Case names, from the titles printed by h2spec."""
     argv = [str(tool("h2spec")), "--strict", "--dryrun"]
     printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     group = section = ""
@@ -67,7 +66,7 @@ def cases() -> list[str]:
 
 
 def failures(argv: list[str], report: Path) -> tuple[int, list[str]]:
-    """Runs h2spec: how many cases there were, and those that failed, as it names them."""
+    """Runs h2spec; returns the number of cases and the failed ones."""
     argv = [*argv, "--junit-report", str(report)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert report.exists(), done.stdout + done.stderr
@@ -92,7 +91,7 @@ def test_every_case_passes(start: Callable[..., Server], secure: bool, tmp_path:
     server = start(*flags, "--faults", "on")
     address = urlsplit(server.url)
     argv = [str(tool("h2spec")), "--strict", "--path", HELD["route"]]
-    # h2spec's own 2 s are short for a busy machine.
+    # The default of 2 s is too short for a busy machine.
     argv += ["--timeout", str(round(PATIENCE))]
     argv += ["--host", str(address.hostname), "--port", str(address.port)]
     argv += ["--tls", "--insecure"] if secure else []

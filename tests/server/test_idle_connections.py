@@ -1,4 +1,4 @@
-"""Connections that are idle, as an operator sees them: settings, metrics, lanes and memory of the real server."""
+"""Idle connections: settings, metrics, lanes and memory of the real server."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,7 +16,6 @@ CLIENTS = 20
 
 @contextmanager
 def clients(server: Server) -> Iterator[list[Client]]:
-    """Connections on each of which something was asked."""
     with ExitStack() as opened:
         made = [Client(server.url) for _ in range(CLIENTS)]
         for client in made:
@@ -26,18 +25,15 @@ def clients(server: Server) -> Iterator[list[Client]]:
 
 
 def added_up(server: Server, series: str) -> float:
-    """A series over all lanes."""
     return sum(n for name, n in server.metrics().items() if name.startswith(series))
 
 
 def shown(server: Server) -> list[int]:
-    """Parked connections of each lane, as `/lanes` has them."""
     lanes = json.loads(ask(server.admin, "/lanes").body)["lanes"]
     return [lane["connections_parked"] for lane in lanes]
 
 
 def woken_by_bytes(server: Server) -> float:
-    """Parked connections that something came on."""
     wakes = server.metrics().items()
     prefix = "corelane_connection_wakes_total{"
     return sum(n for name, n in wakes if name.startswith(prefix) and 'reason="bytes"' in name)
@@ -65,7 +61,7 @@ def test_none_is_parked_where_that_is_off(start: Callable[..., Server]) -> None:
     assert (view["park_after_ms"], view["moving"]) == (None, "parked-only")
     assert server.metrics()["corelane_config_park_after_seconds"] == float("inf")
     with clients(server):
-        # Their time is over, and they went without having been parked.
+        # They timed out without having been parked.
         becomes(lambda: added_up(server, "corelane_connections{"), 0)
         assert added_up(server, "corelane_connection_parkings_total{") == 0
 
@@ -89,5 +85,5 @@ def test_a_server_that_nobody_asks_takes_little(start: Callable[..., Server]) ->
     assert ask(server.url, "/hello").status == 200
     found = memory(server)
     assert found["AnonHugePages"] == 0
-    # A queue of the log with room for all its lines from the start would be more alone.
+    # A preallocated log queue alone would exceed this.
     assert found["Anonymous"] < 4 * 1024, found

@@ -1,4 +1,4 @@
-"""What the server tells of requests: lines of its log, and spans for a collector."""
+"""Request logs and trace spans."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ EVERY_REQUEST = "info,corelane::request=debug"
 
 
 def requests(server: Server) -> list[dict]:
-    """Ends a server that logs JSON; its lines about requests."""
+    """Stops a server and returns its request log entries."""
     server.terminate()
     code, log = server.end()
     assert code == 0, log
@@ -30,12 +30,11 @@ def requests(server: Server) -> list[dict]:
 
 
 def logging(start: Callable[..., Server], *flags: str) -> Server:
-    """A server that logs JSON and ends at once."""
+    """Logs JSON and shuts down immediately."""
     return start("--log.format", "json", "--drain.settle", "0s", *flags)
 
 
 def put(server: Server, level: str, query: str = "") -> Reply:
-    """Sets the log level."""
     return ask(server.admin, f"/log-level{query}", "PUT", body=level.encode())
 
 
@@ -113,7 +112,7 @@ def test_by_default_failures_alone_are_logged_and_not_without_measure(
     server = logging(start, "--lanes", "1")
     client = Client(server.url)
     assert {client.ask("/hello").status for _ in range(3)} == {200}
-    # Not implemented, which is a failure of the server.
+    # 501 counts as a server error.
     begun = time.monotonic()
     ids = [client.ask("/hello", "TRACE").headers["x-request-id"] for _ in range(300)]
     took = time.monotonic() - begun
@@ -121,7 +120,7 @@ def test_by_default_failures_alone_are_logged_and_not_without_measure(
     lines = requests(server)
     assert {(line["level"], line["status"]) for line in lines} == {("WARN", 501)}
     assert lines[0]["request_id"] == ids[0]
-    # 10 in each second that it took.
+    # 10 per second.
     assert 10 <= len(lines) <= 10 * (took + 2)
     assert "left_out" not in lines[0]
 
@@ -136,7 +135,7 @@ def test_the_level_changes_while_the_server_runs(start: Callable[..., Server]) -
         return {"x-request-id": name}
 
     assert shown() == "info\n"
-    # The server logs a request before it responds to the next one on the same connection.
+    # Logged before the next response on the same connection.
     client = Client(server.url)
     client.ask("/div/1", headers=named("before"))
     client.ask("/hello")
@@ -174,30 +173,26 @@ SERVER_KIND = 2
 
 
 def parent(sampled: bool) -> dict[str, str]:
-    """The header fields of a request within a trace."""
     return {"traceparent": f"00-{TRACE}-{CALLER}-0{int(sampled)}", "tracestate": "congo=t61"}
 
 
 @pytest.fixture
 def spans() -> Iterator[Collector]:
-    """A collector."""
     with collector() as running:
         yield running
 
 
 def traced(start: Callable[..., Server], endpoint: str, *flags: str) -> Server:
-    """A server that sends spans, and ends at once."""
+    """Exports spans and shuts down immediately."""
     return start("--otlp.endpoint", endpoint, "--drain.settle", "0s", *flags)
 
 
 def end(server: Server) -> None:
-    """Ends a server, which sends what is left."""
     server.terminate()
     assert server.end()[0] == 0
 
 
 def dropped(server: Server, reason: str) -> float:
-    """Spans that were not sent."""
     return server.metrics()[f'corelane_spans_dropped_total{{reason="{reason}"}}']
 
 
@@ -267,7 +262,7 @@ def test_a_collector_that_has_no_time_is_asked_again_and_one_that_refuses_is_not
 
 @contextmanager
 def silent() -> Iterator[str]:
-    """A collector that takes connections and never answers."""
+    """Accepts connections but never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -277,11 +272,11 @@ def test_a_collector_that_does_not_answer_harms_nobody(start: Callable[..., Serv
         flags = ("--otlp.ratio", "1", "--otlp.timeout", "1h", "--lanes", "1")
         server = traced(start, address, *flags)
         client = Client(server.url)
-        # More than the queue of the lane and the request on its way hold.
+        # Exceeds queue and in-flight requests.
         assert {client.ask("/hello").status for _ in range(3000)} == {200}
         client.close()
         eventually(lambda: dropped(server, "queue_full") > 0, "dropped spans")
-        # Nor does its end wait for the collector as long as a request to it may take.
+        # Shutdown does not wait for the collector's full timeout.
         end(server)
 
 

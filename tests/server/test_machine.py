@@ -1,7 +1,7 @@
-"""The server on machines that few developers have: cgroup v2, two threads for each core, two NUMA nodes, CPUs that leave.
+"""The server on unusual machines: cgroup v2, SMT, two NUMA nodes, CPU hotplug.
 
-One machine for all tests, whose CPUs are 0-1, 2-3 (the cores of node 0), 4-5 and 6-7 (those of node 1). Each
-test has cgroups of its own.
+All tests share one machine with the CPUs 0-1 and 2-3 (cores of node 0) and 4-5 and 6-7 (node 1), in
+separate cgroups.
 """
 
 import json
@@ -24,18 +24,13 @@ ADMIN = "http://127.0.0.1:8081"
 
 @dataclass(frozen=True)
 class Seen:
-    """What the server shows, and the kernel."""
-
     lanes: list[int | None]
-    """The CPU of each lane."""
     metrics: dict[str, float]
-    """Every series with its labels."""
     masks: dict[str, str]
-    """The CPUs of each lane's thread, as the kernel has them."""
+    """Thread affinities as the kernel reports them."""
 
     @property
     def cpus(self) -> dict[str, float]:
-        """`corelane_cpus` by its source."""
         sources = ("online", "cpuset", "affinity", "quota")
         series = {source: f'corelane_cpus{{source="{source}"}}' for source in sources}
         return {
@@ -45,14 +40,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Inside:
-    """A server in the machine, and its cgroup."""
-
     machine: Machine
     pid: int
     cgroup: str
 
     def look(self) -> Seen:
-        """All at once: a command takes the machine a while."""
+        """Collected in one command, because each is slow."""
         text = self.machine.good(f"""
             wget -qO- {ADMIN}/lanes; echo; echo ---; wget -qO- {ADMIN}/metrics; echo ---
             for task in /proc/{self.pid}/task/*; do
@@ -63,7 +56,7 @@ class Inside:
         lanes, metrics, tasks = text.split("---\n")
         shown = json.loads(lanes)["lanes"]
         assert all(lane["pinned"] == (lane["cpu"] is not None) for lane in shown)
-        # An exemplar may follow.
+        # May be followed by an exemplar.
         lines = [line.partition(" # {")[0] for line in metrics.splitlines() if line[0] != "#"]
         pairs = (line.rsplit(" ", 1) for line in lines)
         threads = [line.split() for line in tasks.splitlines()]
@@ -74,11 +67,10 @@ class Inside:
         )
 
     def write(self, **files: str) -> None:
-        """Changes its cgroup: `cpu_max` is the file cpu.max."""
         self.machine.good(writes(self.cgroup, files))
 
     def becomes(self, lanes: list[int | None], **cpus: float | None) -> Seen:
-        """Waits for lanes on these CPUs, and for these values of `corelane_cpus`."""
+        """Waits for lane placement and `corelane_cpus`."""
         seen = Seen([], {}, {})
 
         def wanted() -> bool:
@@ -99,7 +91,7 @@ class Inside:
 
 
 def writes(cgroup: str, files: dict[str, str]) -> str:
-    """The lines of shell that write files of a cgroup, in this order."""
+    """Shell lines that write cgroup files in order."""
     names = {name: f"{cgroup}/{name.replace('_', '.')}" for name in files}
     return "".join(f"echo '{text}' >{names[name]}\n" for name, text in files.items())
 
@@ -108,7 +100,7 @@ def writes(cgroup: str, files: dict[str, str]) -> str:
 def serving(
     machine: Machine, *flags: str, within: str = OWN, before: str = "", **files: str
 ) -> Iterator[Inside]:
-    """A server in a new cgroup with these files; `before` is what starts it, as taskset."""
+    """A server in a new cgroup; `before` is a command prefix such as taskset."""
     parent = within.rpartition("/")[0]
     listen = "--listen=127.0.0.1:8080 --admin.listen=127.0.0.1:8081 --limits.connections=64"
     words = f"{before} corelane-server {listen} {' '.join(flags)}"
@@ -148,12 +140,12 @@ def test_it_has_threads_nodes_and_cgroup_v2_alone(large: Machine) -> None:
 
 
 SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...], list[int | None], dict[str, float]]] = {
-    # What the cgroup has, flags, the lanes, and the counts that are not 8.
+    # Cgroup files, flags, lanes, and counts other than 8.
     "everything": ({}, (), unpinned(8), {}),
     "affinity": ({"before": "taskset 3c"}, (), unpinned(4), {"affinity": 4}),
     "affinity, lanes": ({"before": "taskset 3c"}, ("--lanes=4",), [2, 3, 4, 5], {"affinity": 4}),
     "cpuset": ({"cpuset_cpus": "2-3"}, (), unpinned(2), {"cpuset": 2, "affinity": 2}),
-    # The request of 2 CPUs as runtimes convert it, the linear way and by the curve.
+    # A request of 2 CPUs, with the linear and the newer conversion.
     "cpuset, weight": (
         {"cpuset_cpus": "2-3", "cpu_weight": "79"},
         (),
@@ -199,7 +191,7 @@ SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...], list[int | None], dic
         unpinned(2),
         {"cpuset": 4, "affinity": 4, "quota": 2},
     ),
-    # Lanes have a core each while there are cores, then a node of their own.
+    # Lanes use separate cores first, then separate nodes.
     "pinned 2": ({}, ("--pin=on", "--lanes=2"), [0, 2], {}),
     "pinned 4": ({}, ("--pin=on", "--lanes=4"), [0, 2, 4, 6], {}),
     "pinned 5": ({}, ("--pin=on", "--lanes=5"), [0, 1, 2, 4, 6], {}),
@@ -215,7 +207,7 @@ SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...], list[int | None], dic
         [4, 6],
         {"cpuset": 5, "affinity": 5},
     ),
-    # A partition takes its CPUs from all others.
+    # A partition removes its CPUs from other cgroups.
     "partition": (
         {"cpuset_cpus": "6-7", "cpuset_cpus_partition": "root", "within": f"{ROOT}/partition"},
         (),
@@ -270,7 +262,6 @@ def test_lanes_follow_the_cpuset(large: Machine) -> None:
 
 @contextmanager
 def offline(machine: Machine, cpu: int) -> Iterator[None]:
-    """Without a CPU."""
     file = f"/sys/devices/system/cpu/cpu{cpu}/online"
     machine.write(file, "0")
     try:
@@ -300,14 +291,14 @@ SERIES = [
 
 
 def counted(machine: Machine, cgroup: str) -> list[float]:
-    """What the kernel counts: periods, throttled ones, and seconds."""
+    """The kernel's counters: periods, throttled periods, seconds."""
     words = dict(line.split() for line in machine.read(f"{cgroup}/cpu.stat").splitlines())
     seconds = round(int(words["throttled_usec"]) / 1e6, 9)
     return [float(words["nr_periods"]), float(words["nr_throttled"]), seconds]
 
 
 def shown(server: Inside) -> list[float]:
-    """The same, as the server shows it, to the kernel's nanoseconds."""
+    """The server's counters, rounded to nanoseconds."""
     metrics = server.look().metrics
     return [round(metrics[series], 9) for series in SERIES]
 
@@ -321,7 +312,7 @@ def test_throttling_by_the_cgroup_and_by_its_parent_is_counted(
         large.write(f"{limited}/cpu.max", "20000 100000")
 
         def all_counted() -> bool:
-            # What is throttled may be late.
+            # Throttled requests may be late.
             large.run("wget -qO- 'http://127.0.0.1:8080/work?ops=1000000'")
             return all(shown(server))
 
@@ -341,7 +332,7 @@ def test_the_memory_limit_is_the_lowest_above_it_and_ends_what_exceeds_it(large:
         server.write(memory_max="max")
         large.write(f"{PARENT}/memory.max", "max")
         assert limit(server) is None
-        # Less than it has, of which the kernel can take nothing back.
+        # Less than in use, none of it reclaimable.
         server.write(memory_max="1M")
         gone = f"! readlink /proc/{server.pid}/exe"
         eventually(lambda: large.run(gone).status == 0, "its end", patience=ANSWER)
@@ -386,9 +377,9 @@ print(*(now - then for now, then in zip(anonymous(), before)))
 
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_lane_takes_memory_of_its_own_node(large: Machine, node: int) -> None:
-    """What 40 unfinished headers of 100 kB need. Lane 0 is on node 0, lane 1 on the other one."""
+    """40 unfinished headers of 100 kB. Lanes 0 and 1 are on different nodes."""
     flags = ("--park-after=off", "--timeouts.header=1h", "--limits.header-bytes=128KiB")
-    # The kernel moves pages later, by itself.
+    # Otherwise the kernel migrates pages later.
     large.write("/proc/sys/kernel/numa_balancing", "0")
     try:
         with serving(large, *flags, cpuset_cpus="3,7", cpu_weight="79") as server:

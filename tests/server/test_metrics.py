@@ -1,4 +1,4 @@
-"""The series of the admin port, as Prometheus takes them."""
+"""Metrics of the admin port, parsed like Prometheus does."""
 
 import json
 import re
@@ -21,16 +21,15 @@ from support.exposition import Family, families
 from support.raw import connect
 
 CONNECTIONS = 10_000
-"""As many as the server takes unless it is told otherwise."""
+"""The server's default limit."""
 
 SCRAPES = 20
 
 SCRAPE_SECONDS = 0.010
-"""CPU time that a scrape may take; it takes less than a tenth of it."""
+"""CPU seconds allowed for a scrape; typical use is below a tenth."""
 
 
 def series(text: str) -> set[str]:
-    """The names and labels of all series."""
     lines = (line.partition(" # {")[0] for line in text.splitlines() if not line.startswith("#"))
     return {line.rpartition(" ")[0] for line in lines}
 
@@ -58,9 +57,9 @@ def test_promtool_finds_nothing_wrong(server: Server) -> None:
 
 @pytest.fixture
 def connections() -> Iterator[int]:
-    """Connections that this process, and a server with the same limits, may have open."""
+    """Connections that the file limit permits for this process and the server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = min(CONNECTIONS, hard - 200)  # and what else is open
+    allowed = min(CONNECTIONS, hard - 200)  # minus other files
     if allowed < 4_000:
         pytest.skip(f"at most {hard} open files are allowed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -69,7 +68,7 @@ def connections() -> Iterator[int]:
 
 
 def open_and_ask(server: Server, count: int, clients: ExitStack) -> dict[int, socket.socket]:
-    """Opens connections and asks once on each, several routes in turn; one of each lane."""
+    """Opens connections with one request each, over several routes; returns one per lane."""
     paths = ("/", "/hello", "/div/4", "/work?ops=1", "/static/4k.txt", "/none")
     of_lane = {}
     for index in range(count):
@@ -83,24 +82,22 @@ def open_and_ask(server: Server, count: int, clients: ExitStack) -> dict[int, so
 
 
 def cpu_seconds(server: Server, thread: str) -> float:
-    """Time on a CPU of a thread: what others do meanwhile is not in it (proc(5), schedstat)."""
+    """CPU time of a thread (proc(5), schedstat), unaffected by others."""
     return int((server.threads()[thread] / "schedstat").read_text().split()[0]) / 1e9
 
 
 def test_a_scrape_costs_little_and_waits_for_no_lane(
     start: Callable[..., Server], connections: int
 ) -> None:
-    # However long the connections take to open, none is closed, parked or moved to another lane.
+    # Keeps connections open, unparked and on their lane.
     rest = ("--timeouts.idle", "1h", "--park-after", "off")
     server = start("--work.max-ops", "1000000000000", *rest)
 
     def polled() -> list[str | None]:
-        """The route that holds each lane."""
         lanes = json.loads(ask(server.admin, "/lanes").body)["lanes"]
         return [lane["polling"] and lane["polling"]["route"] for lane in lanes]
 
     def scrape() -> float:
-        """The connections that a scrape shows."""
         metrics = server.metrics()
         return sum(n for name, n in metrics.items() if name.startswith("corelane_connections{"))
 
@@ -114,7 +111,7 @@ def test_a_scrape_costs_little_and_waits_for_no_lane(
         print(f"{connections} connections: {1000 * mean:.2f} ms of CPU time a scrape")
         assert 0 < mean < SCRAPE_SECONDS
 
-        # More work for each lane than the test lasts; it ends with the process.
+        # More work than the test lasts; ends with the process.
         for client in of_lane.values():
             client.sendall(b"GET /work?ops=1000000000000 HTTP/1.1\r\nHost: test\r\n\r\n")
         held = ["/work"] * len(of_lane)
@@ -125,25 +122,23 @@ def test_a_scrape_costs_little_and_waits_for_no_lane(
 
 @pytest.fixture
 def pushed() -> Iterator[Collector]:
-    """A collector."""
     with collector() as running:
         yield running
 
 
 def pushing(start: Callable[..., Server], endpoint: str, interval: str) -> Server:
-    """A server that sends its metrics, and ends at once."""
+    """Pushes metrics and shuts down immediately."""
     flags = ("--otlp.metrics-endpoint", endpoint, "--otlp.metrics-interval", interval)
     return start(*flags, "--drain.settle", "0s", "--lanes", "1")
 
 
 def end(server: Server) -> None:
-    """Ends a server, which sends its last values."""
     server.terminate()
     assert server.end()[0] == 0
 
 
 def of(points: list[Point], name: str, **labels: str) -> Point:
-    """The only point with this name and these attributes, among others."""
+    """The single point with this name and these attributes."""
     (point,) = (p for p in points if p.name == name and labels.items() <= p.attributes.items())
     return point
 
@@ -160,7 +155,7 @@ def test_a_collector_gets_what_the_admin_port_shows(
         return families(ask(server.admin, "/metrics").body.decode())
 
     def pushed_between() -> tuple[list[Point], dict[str, Family]] | None:
-        """What was pushed between two pages with the same series, and one of them."""
+        """Pushed points between two identical scrapes, and one of these."""
         looked, shown = time.time_ns(), page()
         (points,) = eventually(lambda: [p for p in pushed.metrics[-1:] if p[0].at > looked])
         return (points, shown) if page() == shown else None
@@ -189,7 +184,7 @@ def test_a_collector_gets_what_the_admin_port_shows(
         for name, value in values.items()
         if name.startswith(series) and 'route="/div/{n}"' in name
     }
-    # The page adds them up.
+    # The page is cumulative.
     added = accumulate(duration.buckets.values())
     assert dict(zip(duration.buckets, added, strict=True)) == buckets
     assert {p.begun for p in points if p.kind == "counter"} == {point.begun}
@@ -212,7 +207,7 @@ def test_metrics_are_sent_again_to_a_collector_that_has_no_time(
     pushed.statuses = [503, 503]
     server = pushing(start, pushed.endpoint, "1s")
     eventually(lambda: pushed.metrics, "metrics")
-    # The collector notes the path of a request before its metrics.
+    # Paths are recorded before metrics.
     assert len(pushed.paths) >= 3
     server.terminate()
     code, log = server.end()

@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, true to the server, and what is made from it."""
+"""The OpenAPI document: valid, consistent with the server, and usable by tools."""
 
 import gzip
 import json
@@ -19,21 +19,20 @@ from tools.resolve import tool
 HERE = Path(__file__).parent
 SEED = 20261121
 EXAMPLES = 15
-"""Cases that schemathesis makes up for each operation, beside those at the bounds of the schemas."""
+"""Random cases per operation, besides boundary values."""
 
 
 @pytest.fixture(scope="module")
 def whole(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server with everything that can be served; its requests of `/work` are brief."""
+    """All features enabled, with brief `/work` requests."""
     flags = Database(tmp_path_factory.mktemp("openapi")).flags()
     yield starter(*flags, *PATIENT, "--work.max-ops", "1000")
 
 
 @pytest.fixture(scope="module")
 def document(whole: Server) -> dict:
-    """Its document."""
     return json.loads(ask(whole.url, "/openapi.json").body)
 
 
@@ -46,7 +45,7 @@ def test_it_is_valid(document: dict, tmp_path: Path) -> None:
 
 
 def test_its_paths_are_the_routes_of_the_server(whole: Server, document: dict) -> None:
-    """Metrics name the routes: each path is asked for, and its template must be one of them."""
+    """Requests every path; the route in the metrics must be its template."""
     for path in document["paths"]:
         ask(whole.url, path.replace("{n}", "4").replace("{", "").replace("}", ""))
     pattern = re.compile(r'corelane_requests_total\{.*route="([^"]+)"')
@@ -141,7 +140,7 @@ def test_the_example_of_a_document_is_accepted(whole: Server, document: dict) ->
 
 
 class Page(HTMLParser):
-    """What a page loads, and the texts of its third headings."""
+    """Collects loaded resources and third-level headings."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The pages of a replica in headless Chromium: what they show of slow lanes, and that they stay live."""
+"""Admin pages in headless Chromium: slow lanes and live updates."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ ROUTES = ("/hello", "/div/4", "/work?ops=1000", "/none")
 
 @pytest.fixture(scope="module")
 def server(starter: Callable[..., Server]) -> Iterator[Server]:
-    """A replica of two lanes that has replied to something."""
+    """Two lanes with some traffic."""
     server = starter("--lanes", "2", "--slow-lanes.mode", "on", "--faults", "on")
     for route in ROUTES * 3:
         ask(server.url, route)
@@ -35,7 +35,6 @@ def page(browser: "Browser") -> "Page":
 
 
 def requests(page: "Page") -> str:
-    """The tile of requests."""
     return page.inner_text(".tile:nth-child(2) dd")
 
 
@@ -76,7 +75,7 @@ def test_the_page_of_lanes_follows_the_replica_until_it_is_paused(
     assert page.inner_text("#state").startswith("Paused at ")
     shown = requests(page)
     ask(server.url, "/hello")
-    # Makes the page current at once, unless it is paused.
+    # Refreshes the page unless paused.
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     page.evaluate("fetch('lanes.html').then(() => fetch('lanes.html')).then(() => 0)")
     assert requests(page) == shown

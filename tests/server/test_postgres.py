@@ -1,4 +1,4 @@
-"""Projects in PostgreSQL: the tables, what is stored in them and how it is asked, and the connections of a lane."""
+"""Projects in PostgreSQL: schema, storage, statements and connections."""
 
 import json
 import re
@@ -18,25 +18,22 @@ from support.raw import connect
 
 ONE = ("--lanes", "1", "--database.connections", "1")
 ENDLESS = ("--database.statement-timeout", "1h")
-"""Longer than a client waits: what is answered did not wait for it."""
+"""No response depends on this timeout."""
 
 LOCKED = "LOCK TABLE projects"
 
 
 def is_refused(reply: Reply, slug: str) -> None:
-    """A reply that says to come back."""
     assert reply.status == 503
     assert int(reply.headers["retry-after"]) > 0
     assert json.loads(reply.body)["type"] == f"urn:corelane:problem:{slug}"
 
 
 def gauge(server: Server, name: str) -> float:
-    """A metric of the database."""
     return server.metrics()[f"corelane_database_{name}"]
 
 
 def backends(database: Database) -> list[list[str]]:
-    """The processes that serve the service's sessions."""
     mine = f"datname = '{database.name}' AND usename = 'corelane'"
     return database.query(f"SELECT pid FROM pg_stat_activity WHERE {mine} ORDER BY pid")
 
@@ -52,13 +49,13 @@ def test_statements_are_prepared_once_on_each_connection(
     database: Database, writer: Writer, start: Callable[..., Server]
 ) -> None:
     database.query(f"ALTER DATABASE {database.name} SET log_statement = 'all'")
-    # Of a parse PostgreSQL logs only how long it took.
+    # For a parse, PostgreSQL logs the duration only.
     database.query(f"ALTER DATABASE {database.name} SET log_min_duration_statement = 0")
     server = start(*database.flags(), *writer.flags(), *ONE)
     connected(server)
 
     def logged(step: str, statement: str) -> list[str]:
-        """The names under which a statement went through this step."""
+        """Names of a statement in this step of the log."""
         line = rf"@{database.name} .* {step} (\S+): {statement}"
         return re.findall(line, database.server.log.read_text())
 
@@ -101,7 +98,6 @@ def test_a_full_queue_refuses_at_once(database: Database, start: Callable[..., S
 
 
 def left(server: Server, writer: Writer) -> None:
-    """A client that sends a save and leaves."""
     fields = "".join(f"{name}: {value}\r\n" for name, value in writer.headers().items())
     with connect(server.url) as client:
         head = f"POST /projects HTTP/1.1\r\nHost: test\r\n{fields}Content-Length: 15\r\n\r\n"
@@ -119,12 +115,12 @@ def test_who_leaves_does_not_leave_the_connection_busy(
         with holding(database, LOCKED):
             left(server, writer)
             eventually(lambda: gauge(server, "connections_in_use") == 0)
-            # Its statement is under way still, so the next one waits for the connection.
+            # Its statement is still running, so the next one waits.
             waiting = threads.submit(lists, server)
             eventually(lambda: gauge(server, "queue_length") == 1)
         assert waiting.result() == 200
     assert backends(database) == before
-    # What was sent before the client left was saved.
+    # Saved, because it was sent before the client disconnected.
     assert database.query("SELECT document FROM projects") == [['{"name":"left"}']]
 
 
@@ -140,7 +136,7 @@ def test_a_statement_that_takes_too_long_is_stopped(
         is_refused(writer.save(server, {"name": "p"}), "database-unavailable")
         # The database itself is up.
         assert not database_line(server)
-    # The limit is short for a busy machine, too.
+    # The timeout may also hit a busy machine.
     becomes(lambda: lists(server), 200)
     assert backends(database) == before
     assert database.query("SELECT count(*) FROM projects") == [["0"]]
@@ -196,7 +192,6 @@ SECRET = "correct-horse-battery"
 
 
 def run(argv: list[object], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs a program that ends by itself."""
     return subprocess.run(
         argv, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -244,7 +239,7 @@ LOCK = int.from_bytes(b"corelane", "big")
 
 
 def waiting(database: Database) -> int:
-    """Sessions of this database that wait for the lock of migrations."""
+    """Sessions that wait for the migration lock."""
     return int(
         database.query(
             "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
@@ -260,7 +255,7 @@ def test_replicas_that_start_together_take_turns(
     with ThreadPoolExecutor() as threads:
         with holding(database, f"SELECT pg_advisory_xact_lock({LOCK})"):
             starting = [threads.submit(start, *flags) for _ in range(3)]
-            # Each lane of each replica found no tables, and wants to make them.
+            # Every lane of both replicas wants to create the tables.
             eventually(lambda: waiting(database) == 6)
             assert not any(each.done() for each in starting)
         for server in (each.result() for each in starting):
@@ -280,7 +275,7 @@ def test_newer_tables_are_left_alone(database: Database, start: Callable[..., Se
     assert ask(server.url, "/hello").status == 200
     assert database.query("SELECT max(version) FROM corelane_migrations") == [["99"]]
 
-    # A newer build may say that its tables serve older builds on, as in a roll-out.
+    # A newer build can declare its schema compatible with older ones.
     database.query("UPDATE corelane_migrations SET serves = 1 WHERE version = 99")
     connected(server)
     assert lists(server) == 200

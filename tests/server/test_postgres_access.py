@@ -1,4 +1,4 @@
-"""Who the database is, and who we are: TLS, passwords, and which of several servers is used."""
+"""Connecting to PostgreSQL: TLS, passwords and choice of host."""
 
 import os
 import signal
@@ -17,20 +17,19 @@ from tools.resolve import tool
 
 @pytest.fixture(scope="module")
 def own(new_postgres: Callable[..., Postgres]) -> Postgres:
-    """A PostgreSQL that speaks TLS and nothing else; these tests may change its certificate."""
+    """TLS only; tests may change its certificate."""
     return new_postgres(tls=True)
 
 
 @pytest.fixture
 def database(own: Postgres) -> Database:
-    """A new database on it."""
     return own.database()
 
 
 def flags(
     database: Database, options: str, *, host: str = "", authority: Path | None = None
 ) -> list[object]:
-    """Flags for the database with these options in its URL."""
+    """With these options in the URL."""
     url = database.url.partition("?")[0].replace("127.0.0.1", host or "127.0.0.1") + options
     kind = ["--database.kind", "postgres", "--database.url", url]
     files = ["--database.password-file", database.password_file]
@@ -38,7 +37,6 @@ def flags(
 
 
 def encrypted(database: Database) -> set[str]:
-    """Whether the service's connections are."""
     rows = database.query(
         "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)"
         f" WHERE datname = '{database.name}' AND usename = 'corelane'"
@@ -76,7 +74,7 @@ def test_tls_is_not_given_up(postgres: Postgres, start: Callable[..., Server]) -
 
 
 def signed(folder: Path, name: str) -> tuple[Path, Path, Path]:
-    """A new authority, and a certificate with its key that it signed for this host name."""
+    """A new CA and a certificate for this host name."""
     ca, ca_key, crt, key = (folder / f"{name}-{each}" for each in ("ca", "ca-key", "crt", "key"))
     new = [tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     new += ["-noenc", "-days", "2"]
@@ -124,10 +122,10 @@ def test_a_rotated_password_is_taken_into_use(
 ) -> None:
     password = database.password_file.read_text()
     copy = tmp_path / "password"
-    # As `echo` writes it.
+    # With a newline, as `echo` writes it.
     copy.write_text(password + "\n")
     url = ["--database.kind", "postgres", "--database.url", database.url]
-    # One connection: none is being opened, with the old password, when they are ended.
+    # Otherwise another connection could open with the old password.
     one = ("--lanes", "1", "--database.connections", "1")
     server = start(*url, "--database.password-file", copy, *one)
     connected(server)
@@ -146,7 +144,6 @@ def test_a_rotated_password_is_taken_into_use(
 
 
 def end_sessions(database: Database) -> None:
-    """Ends the service's sessions."""
     database.query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         f" WHERE datname = '{database.name}' AND usename = 'corelane'"

@@ -1,4 +1,4 @@
-"""PostgreSQL is not there, goes away, hangs, or is one of several servers: what is refused, what is served, and what is kept."""
+"""PostgreSQL is unavailable, hangs or fails over: which requests fail and which data survive."""
 
 import json
 import shutil
@@ -19,26 +19,25 @@ from support.projects import Saves, Writer, connected, database_line, lists
 
 @pytest.fixture
 def database(mortal: Postgres) -> Database:
-    """A new database on a server that these tests kill."""
+    """On a server that tests may kill."""
     return mortal.database()
 
 
 def is_refused(reply: Reply) -> None:
-    """The reply tells a client to come back."""
     assert reply.status == 503
     assert int(reply.headers["retry-after"]) > 0
     assert json.loads(reply.body)["type"] == "urn:corelane:problem:database-unavailable"
 
 
 def serves_the_rest(server: Server) -> None:
-    """What needs no database is answered, and the replica stays ready."""
+    """Requests without a database succeed, and the replica stays ready."""
     for path in ("/", "/hello", "/static/"):
         assert ask(server.url, path).status == 200, path
     assert ask(server.admin, "/readyz").status == 200
 
 
 def finds_down(server: Server) -> None:
-    """Waits until the server knows that the database is down, and says so where operators look."""
+    """Waits until the server reports the database as down."""
     eventually(lambda: database_line(server), "a database that is down")
     assert server.metrics()['corelane_dependency_up{dependency="database"}'] == 0
 
@@ -112,13 +111,13 @@ def test_gone_while_serving(
 def test_hanging(
     mortal: Postgres, database: Database, writer: Writer, start: Callable[..., Server]
 ) -> None:
-    # Whoever waited for a connection, or for one to open, would wait for longer than a client does.
+    # Far longer than any client waits.
     waits = ("--database.wait", "1h", "--database.connect-timeout", "1h")
     few = ("--database.connections", "1", "--lanes", "1", "--database.statement-timeout", "100ms")
     server = start(*database.flags(), *writer.flags(), *waits, *few)
     connected(server)
     mortal.freeze()
-    # The kernel still takes what is sent to it, and nothing comes back.
+    # The kernel accepts the data, but no response comes.
     is_refused(ask(server.url, "/projects"))
     finds_down(server)
     assert "not answered" in database_line(server)
@@ -127,7 +126,7 @@ def test_hanging(
     serves_the_rest(server)
     mortal.thaw()
     connected(server)
-    # The limit of a statement is short for a busy machine, too.
+    # The timeout may also hit a busy machine.
     becomes(lambda: writer.save(server, {"name": "p"}).status, 201)
 
 
@@ -162,12 +161,12 @@ def test_a_request_under_way_is_answered_when_the_connection_breaks(
         is_refused(save.result())
     mortal.start()
     connected(server)
-    # It was not tried again.
+    # Not retried.
     assert database.query("SELECT count(*) FROM projects") == [["0"]]
 
 
 def standby_of(primary: Postgres, made: Postgres) -> None:
-    """Makes a new server a hot standby with the primary's data, which it has from a copy."""
+    """Creates a hot standby from a base backup."""
     made.end()
     primary.end()
     shutil.rmtree(made.data)
@@ -189,7 +188,7 @@ def test_the_primary_is_used_and_followed(
     first, second = mortal, new_postgres()
     database = first.database()
     standby_of(first, second)
-    # The standby comes first, and is passed over.
+    # The standby is listed first and must be skipped.
     hosts = ",".join(f"127.0.0.1:{each.settings.port}" for each in (second, first))
     url = f"postgres://corelane@{hosts}/{database.name}"
     files = ["--database.password-file", database.password_file]
@@ -206,7 +205,7 @@ def test_the_primary_is_used_and_followed(
     connected(server)
     assert writer.save(server, {"name": "on the second"}).status == 201
     saved = Database(second, database.name).query("SELECT document FROM projects")
-    # The standby has what the primary had when it was copied: no tables yet.
+    # The standby was copied before the tables existed.
     assert [json.loads(row[0])["name"] for row in saved] == ["on the second"]
 
 
@@ -226,7 +225,7 @@ def test_a_server_that_became_read_only_is_left(
 ) -> None:
     server = start(*database.flags(), *writer.flags(), "--lanes", "1")
     connected(server)
-    # As a primary that was made a standby under its sessions answers them, and new ones.
+    # Simulates a primary that became read-only.
     database.query(
         """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -241,7 +240,7 @@ def test_a_server_that_became_read_only_is_left(
     eventually(lambda: "does not allow writes" in database_line(server))
     assert lists(server) == 503
     assert ask(server.url, "/hello").status == 200
-    # From a database that is not read-only.
+    # From a writable database.
     database.server.query(f"ALTER DATABASE {database.name} RESET default_transaction_read_only")
     connected(server)
     assert lists(server) == 200
@@ -273,7 +272,7 @@ def test_postgresql_is_killed(
     mortal: Postgres, writer: Writer, start: Callable[..., Server]
 ) -> None:
     database = mortal.database()
-    # Saves would be lost if the server did not ask for better.
+    # The default would lose saves unless the server overrides it.
     database.query(f"ALTER DATABASE {database.name} SET synchronous_commit = off")
     server = start(*database.flags(), *writer.flags())
     connected(server)
@@ -281,7 +280,7 @@ def test_postgresql_is_killed(
         saves.more(SAVES)
         mortal.kill()
         saves.fail()
-        # It reads its log first: that it was not shut down is what this is about.
+        # Crash recovery reads the log first.
         mortal.start()
         saves.more(SAVES)
     assert "was not properly shut down" in mortal.log.read_text()

@@ -1,4 +1,4 @@
-"""What `/projects` answers, over real sockets."""
+"""`/projects` over real sockets."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def started(
     starter: Callable[..., Server],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], Server]:
-    """Returns the module's server with a kind of database: one of each, whatever the order of the tests."""
+    """One server per kind of database, regardless of test order."""
 
     @cache
     def start(kind: str) -> Server:
@@ -42,13 +42,12 @@ def started(
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, started: Callable[[str], Server]) -> str:
-    """The address of a server whose projects the tests of this module share, with each kind of database."""
+    """The URL of a shared server, for each kind of database."""
     return started(request.param).url
 
 
 @pytest.fixture
 def projects(url: str) -> Iterator[Projects]:
-    """A client of that server."""
     client = Projects(url)
     yield client
     client.close()
@@ -148,7 +147,7 @@ def test_methods_are_told(url: str, target: str, allow: str, refused: tuple[str,
 def test_who_has_no_token_changes_nothing(
     url: str, method: str, target: str, token: str | None
 ) -> None:
-    """Whatever else is wrong with the request: strangers are told nothing."""
+    """Unauthenticated clients learn nothing else about their request."""
     reply = Projects(url, token).ask(target, method, b"no JSON")
     problem(reply, 401, "unauthorized")
     assert reply.headers["www-authenticate"].startswith("Bearer")
@@ -233,11 +232,11 @@ def test_json_is_json_with_any_parameter(projects: Projects, kind: str) -> None:
 
 
 def test_a_document_has_at_most_64_kib(url: str) -> None:
-    """The rest of what is too large is not read: each has a connection of its own."""
+    """Separate connections, because oversized bodies are not read."""
     fits = b'{"name": "n"' + b" " * (65_536 - 13) + b"}"
     assert Projects(url).ask("/projects", "POST", fits).status == 201
     problem(Projects(url).ask("/projects", "POST", fits + b" "), 413, "body-too-large")
-    # In chunks: the length is not announced.
+    # Without Content-Length.
     chunked = {"Transfer-Encoding": "chunked"}
     body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (fits, b" ")) + b"0\r\n\r\n"
     problem(Projects(url).ask("/projects", "POST", body, chunked), 413, "body-too-large")
@@ -306,9 +305,9 @@ def test_conditions_come_after_what_else_is_wrong(projects: Projects) -> None:
 
 
 def test_no_update_is_lost(url: str) -> None:
-    """Clients count in one document, each with If-Match and again when it was too late."""
+    """Clients increment a counter with If-Match, retrying on conflicts."""
     clients, each = 8, 10
-    # All read the first version before one replaces it.
+    # Everyone reads the first version before it is replaced.
     have_read = threading.Barrier(clients)
     project = Projects(url).create({"name": "count", "description": "0"})
 
@@ -352,7 +351,7 @@ def test_pages_hold_every_project_once_in_order(start, tmp_path: Path) -> None:
             cursor = {"cursor": page["next"]}
         assert seen == sorted(made)
     assert len(projects.page()["projects"]) == 20
-    # What is made later is behind every page, what is gone is missed by none.
+    # New projects come after all pages; deleted ones leave no gaps.
     cursor = projects.page(limit=10)["next"]
     projects.ask(f"/projects/{sorted(made)[9]}", "DELETE")
     assert projects.page(limit=1, cursor=cursor)["projects"][0]["id"] == sorted(made)[10]

@@ -1,4 +1,4 @@
-"""Projects while their file cannot be used: 503 at once, told to operators, and back alone."""
+"""Projects with an unusable file: immediate 503, reported, and automatic recovery."""
 
 import json
 import os
@@ -14,50 +14,46 @@ from stack.http import Reply, ask
 from stack.replica import Server
 from support.projects import Database, Projects, path, problem
 
-# A write beyond the limit of a file's size is then an error, and no signal (setrlimit(2)).
+# Exceeding the file size limit then fails without a signal (setrlimit(2)).
 WITHOUT_SIGNAL = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"]
 
-# Root may write what is read-only, but for this capability (capabilities(7)).
+# The capability lets root write read-only files (capabilities(7)).
 WITHOUT_OVERRIDE = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
 
 
 def keeps_override() -> bool:
-    """Whether that capability cannot be given up here: it takes another, CAP_SETPCAP."""
+    """Dropping the capability requires CAP_SETPCAP."""
     tried = subprocess.run([*WITHOUT_OVERRIDE, "true"], check=False, capture_output=True)
     return tried.returncode != 0
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    """A database that is not there yet."""
+    """Does not exist yet."""
     return Database(tmp_path)
 
 
 def save(server: Server, name: str = "n") -> Reply:
-    """Makes a project on a connection of its own."""
     return Projects(server.url).ask("/projects", "POST", {"name": name})
 
 
 def state(server: Server) -> str:
-    """What the readiness probe says: the server is ready in any case."""
+    """The readiness page; the server is always ready."""
     reply = ask(server.admin, "/readyz")
     assert reply.status == 200
     return reply.body.decode()
 
 
 def is_down(server: Server) -> bool:
-    """Whether operators are told that the database is down."""
     return "database: down" in state(server)
 
 
 def assert_unavailable(reply: Reply) -> None:
-    """The answer while the database is down."""
     problem(reply, 503, "database-unavailable")
     assert int(reply.headers["retry-after"]) > 0
 
 
 def log_of(server: Server) -> str:
-    """The log of a server that ends well."""
     server.terminate()
     code, log = server.end()
     assert code == 0, log
@@ -94,7 +90,7 @@ def test_a_file_that_is_taken_away_is_noticed_before_anything_is_lost(
     kept = json.loads(save(server).body)
     away = database.folder / "away"
     away.mkdir()
-    # Otherwise the server might notice the first, and close the database while another is still there.
+    # Prevents the server from noticing a partial move.
     server.freeze()
     for file in database.folder.glob("projects.db*"):
         file.rename(away / file.name)
@@ -103,7 +99,7 @@ def test_a_file_that_is_taken_away_is_noticed_before_anything_is_lost(
     assert_unavailable(ask(server.url, path(kept)))
     assert not database.path.exists(), "an empty database took the place of the lost one"
     assert is_down(server)
-    # The database last: while it is away the server opens none, and makes no log beside it.
+    # Database last: without it, the server creates no log.
     for file in sorted(away.iterdir(), reverse=True):
         file.rename(database.folder / file.name)
     eventually(lambda: not is_down(server))
@@ -137,7 +133,7 @@ def test_a_folder_that_is_not_there_yet_may_come(
 
 
 def test_what_may_only_be_read_is_told(start: Callable[..., Server], database: Database) -> None:
-    """A file in WAL mode needs its log beside it, for readers, too (sqlite.org/wal.html)."""
+    """In WAL mode even readers need the log (sqlite.org/wal.html)."""
     if keeps_override():
         pytest.skip("root may not give up CAP_DAC_OVERRIDE here: setpriv needs CAP_SETPCAP")
     settle = ("--drain.settle", "0s")
@@ -159,12 +155,12 @@ def test_what_may_only_be_read_is_told(start: Callable[..., Server], database: D
     assert save(server).status == 201
 
 
-# The server checks a damaged file every 10 s.
+# Damaged files are rechecked every 10 s.
 @pytest.mark.parametrize("repaired", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_damage_is_told_and_other_pages_are_served(
     start: Callable[..., Server], database: Database, repaired: bool
 ) -> None:
-    """Every page that holds documents is overwritten; the index of the ids is not."""
+    """Overwrites all pages with documents, but not the id index."""
     server = start(*database.flags(), "--drain.settle", "0s")
     lost = json.loads(save(server, "lost " + "x" * 190).body)
     log_of(server)
@@ -174,7 +170,7 @@ def test_damage_is_told_and_other_pages_are_served(
     server = start(*database.flags(), "--drain.settle", "0s")
     assert_unavailable(ask(server.url, path(lost)))
     assert is_down(server)
-    # The writer has looked, and did not take a header that it can write for a sound file.
+    # The writer has checked and is not fooled by a valid header.
     eventually(lambda: "the file is damaged" in state(server))
     assert ask(server.url, "/hello").status == 200
     if repaired:

@@ -1,4 +1,4 @@
-"""Projects in SQLite: what is saved together, what waits and what is refused, and the end."""
+"""Projects in SQLite: group commits, waiting, errors and shutdown."""
 
 import fcntl
 import hashlib
@@ -23,31 +23,28 @@ from support.projects import PATIENT, Database, Projects, key, path, problem
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    """A database that is not there yet."""
+    """Does not exist yet."""
     return Database(tmp_path)
 
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """Threads for clients that wait."""
     with ThreadPoolExecutor(32) as pool:
         yield pool
 
 
 def save(server: Server, name: str = "n") -> Reply:
-    """Makes a project on a connection of its own."""
     return Projects(server.url).ask("/projects", "POST", {"name": name})
 
 
 def metric(server: Server, name: str, **labels: str) -> float:
-    """A metric of the database; 0 before it has any value."""
+    """0 before the first value."""
     inner = ",".join(f'{label}="{value}"' for label, value in labels.items())
     series = f"corelane_database_{name}" + (f"{{{inner}}}" if inner else "")
     return server.metrics().get(series, 0)
 
 
 def queued(server: Server) -> float:
-    """Operations waiting for the database."""
     return metric(server, "queue_length")
 
 
@@ -62,7 +59,7 @@ def test_saves_that_wait_are_committed_together(
         eventually(lambda: queued(server) == 30)
         assert not any(future.done() for future in saves), "a save was answered before its commit"
     assert [future.result().status for future in saves] == [201] * 30
-    # The first holds the transaction open for the others; of those, some may come after it.
+    # The first one keeps the transaction open; some may arrive after it.
     assert metric(server, "commits_total", result="done") - before <= 2
     assert metric(server, "saves_per_commit_sum") == 31
     assert metric(server, "operations_total", operation="create", result="done") == 31
@@ -104,7 +101,7 @@ def test_a_full_queue_is_503(
         full = save(server)
         problem(full, 503, "overloaded")
         assert int(full.headers["retry-after"]) > 0
-        # Readers wait for no writer.
+        # Readers never wait for writers.
         assert ask(server.url, path(kept)).status == 200
     assert [future.result().status for future in saves] == [201, 201]
     assert len(database.rows()) == 3, "what was answered 503 was saved"
@@ -118,17 +115,17 @@ def test_a_save_that_waits_too_long_is_503(
         late = save(server)
         problem(late, 503, "database-unavailable")
         assert int(late.headers["retry-after"]) > 0
-        # On a busy machine, a save may be late before the writer has tried to lock the file.
+        # On a busy machine, a save may time out before the writer tries to lock.
         lock = "another process, such as a replica that is stopped, keeps the lock"
         eventually(lambda: lock in problem(save(server), 503, "database-unavailable")["detail"])
-    # The limit is short for a busy machine, too.
+    # The timeout may also hit a busy machine.
     becomes(lambda: save(server).status, 201)
     assert len(database.rows()) == 1, "what was answered 503 was saved"
 
 
 @contextmanager
 def unreadable(database: Database) -> Iterator[None]:
-    """Takes every lock that a reader needs (sqlite.org/walformat.html, section 2.3)."""
+    """Takes all locks that readers need (sqlite.org/walformat.html, section 2.3)."""
     with Path(f"{database.path}-shm").open("r+b") as index:
         fcntl.lockf(index, fcntl.LOCK_EX, 5, 123)
         yield
@@ -171,7 +168,7 @@ def test_a_read_that_takes_too_long_is_503(
 def test_several_processes_share_a_file(
     start: Callable[..., Server], database: Database, pool: ThreadPoolExecutor
 ) -> None:
-    """They make it at once, see each other's projects, and lose no update between them."""
+    """Concurrent creation; all see each other's projects and lose no update."""
     flags = [*database.flags(), *PATIENT, "--drain.settle", "0s"]
     servers = [future.result() for future in [pool.submit(start, *flags) for _ in range(3)]]
     project = json.loads(save(servers[0], "0").body)
@@ -194,7 +191,7 @@ def test_several_processes_share_a_file(
     for server in servers:
         server.terminate()
         assert server.end()[0] == 0
-    # The last to close it has put everything into one file (sqlite.org/wal.html).
+    # The last one merges the log into the file (sqlite.org/wal.html).
     assert [file.name for file in database.folder.glob("projects.db*")] == ["projects.db"]
 
 
@@ -238,7 +235,7 @@ def test_a_drain_saves_what_is_queued(
 
 
 def refusal(binary: Path, database: Database) -> str:
-    """What a server says that does not start with this file."""
+    """The startup error for this file."""
     argv = [binary, "--listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", *database.flags()]
     ended = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 1
@@ -273,21 +270,20 @@ CLIENTS = 8
 
 
 def document(generator: random.Random) -> dict:
-    """A document of some 5 kB that tells whether it is whole."""
+    """About 5 kB with a checksum."""
     notes = [f"{generator.getrandbits(4 * 900):x}" for _ in range(5)]
     sum_of = hashlib.sha256("".join(notes).encode()).hexdigest()
     return {"name": sum_of, "tasks": [{"title": "t", "notes": note} for note in notes]}
 
 
 def is_whole(found: dict) -> bool:
-    """Whether a document is one that a client sent."""
     notes = "".join(task["notes"] for task in found["tasks"])
     return hashlib.sha256(notes.encode()).hexdigest() == found["name"]
 
 
 @dataclass
 class Acknowledged:
-    """What a client was told, and of its last request, which had no answer, what it may have done."""
+    """Acknowledged changes, plus the possible effect of an unanswered last request."""
 
     versions: dict[str, tuple[int, str]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
@@ -295,7 +291,7 @@ class Acknowledged:
 
 
 def stream(url: str, seed: str, enough: Callable[[], None]) -> Acknowledged:
-    """Makes, replaces and deletes projects until the server is gone."""
+    """Creates, replaces and deletes projects until the server is gone."""
     generator, told, client = random.Random(seed), Acknowledged(), Projects(url)
     while True:
         new = document(generator)
@@ -328,7 +324,7 @@ def test_no_acknowledged_save_is_lost_when_the_server_is_killed(
 ) -> None:
     database, generator = Database(tmp_path), random.Random(seed)
     everything: list[Acknowledged] = []
-    # The second life begins with what the first one's death has left.
+    # The second run starts from the remains of the first crash.
     for life in range(2):
         server = start(*database.flags(), *PATIENT)
         left = [generator.randrange(100, 400)]
@@ -351,7 +347,7 @@ def test_no_acknowledged_save_is_lost_when_the_server_is_killed(
         for target, (version, name) in told.versions.items():
             reply = client.ask(target)
             if target == told.open:
-                # Its last change may have been made or not; nothing between the two.
+                # The last change is either complete or absent.
                 assert reply.status in (200, 404)
                 continue
             assert reply.status == 200, f"{target} was acknowledged and is lost"

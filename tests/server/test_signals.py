@@ -1,4 +1,4 @@
-"""How the process ends."""
+"""Process shutdown."""
 
 import os
 import signal
@@ -12,18 +12,18 @@ from stack.replica import Server
 from support.raw import connect
 
 SETTLES = ("--drain.settle", "30m", "--drain.deadline", "1h")
-"""For as long as a test: a second signal ends it."""
+"""Settles until a second signal."""
 
 
 def held_request(server: Server) -> socket.socket:
-    """A request whose reply the client has not begun to wait for: half a header."""
+    """Half a request header."""
     client = connect(server.url)
     client.sendall(b"GET /hello HTTP/1.1\r\nHost: te")
     return client
 
 
 def settling(server: Server) -> None:
-    """Sends SIGTERM and waits until the readiness probe fails."""
+    """Sends SIGTERM and waits for the readiness probe to fail."""
     server.terminate()
     eventually(lambda: ask(server.admin, "/readyz").status == 503, "a readiness that fails")
 
@@ -69,7 +69,7 @@ def test_the_deadline_ends_what_hangs(start: Callable[..., Server]) -> None:
     server.terminate()
     code, log = server.end()
     assert "deadline" in log
-    # A header that never ended is no request that was cut.
+    # An incomplete header is not a cut request.
     assert code == 0
     client.close()
 
@@ -85,7 +85,7 @@ def test_a_second_signal_ends_it_at_once(start: Callable[..., Server]) -> None:
 
 
 def test_no_request_fails_while_clients_follow_the_drain(start: Callable[..., Server]) -> None:
-    """Clients that reconnect when told to are served as long as the replica settles."""
+    """Clients that reconnect when asked are served during settling."""
     server = start(*SETTLES)
     with Load(server.url) as load:
         settling(server)

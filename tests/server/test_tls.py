@@ -1,4 +1,4 @@
-"""TLS as OpenSSL sees it, and a certificate that changes under the running server."""
+"""TLS with OpenSSL as the client, and certificate reloading."""
 
 import http.client
 import ssl
@@ -14,7 +14,7 @@ from stack.replica import Server
 
 
 def connect(server: Server, trusted: Path) -> http.client.HTTPSConnection:
-    """One connection that trusts this certificate alone, after a first request."""
+    """A connection that trusts only this certificate, after one request."""
     context = ssl.create_default_context(cafile=trusted)
     port = urlsplit(server.url).port
     client = http.client.HTTPSConnection("localhost", port, timeout=PATIENCE, context=context)
@@ -23,7 +23,6 @@ def connect(server: Server, trusted: Path) -> http.client.HTTPSConnection:
 
 
 def get(client: http.client.HTTPSConnection) -> int:
-    """The status of one more request on a connection."""
     client.request("GET", "/hello")
     reply = client.getresponse()
     reply.read()
@@ -31,7 +30,6 @@ def get(client: http.client.HTTPSConnection) -> int:
 
 
 def accepts(server: Server, trusted: Path) -> bool:
-    """Whether the server shows this certificate."""
     try:
         connect(server, trusted).close()
     except ssl.SSLCertVerificationError:

@@ -1,4 +1,4 @@
-"""The command `corelane top`: its table for scripts, and its screen in a terminal of 80 columns."""
+"""`corelane top`: script output, and an 80-column screen."""
 
 import fcntl
 import json
@@ -70,7 +70,7 @@ SEQUENCE = re.compile(r"\x1b\[(?P<values>[?0-9;]*)(?P<final>[A-Za-z])")
 
 
 class Terminal:
-    """A terminal of 80 columns and 24 lines, as far as the program uses it: places and characters."""
+    """A minimal 80x24 terminal: positions and characters."""
 
     def __init__(self, argv: list[str | Path]) -> None:
         self.ours, theirs = pty.openpty()
@@ -82,15 +82,14 @@ class Terminal:
         self._rest = ""
 
     def screen(self) -> str:
-        """What is to be seen."""
         return "\n".join(
             "".join(self._cells.get((row, column), " ") for column in range(80)).rstrip()
             for row in range(24)
         )
 
     def shows(self, text: str) -> None:
-        """Waits until a text is to be seen."""
-        # It writes again with each reading, so that the time of one wait alone would limit nothing.
+        """Waits until the text is visible."""
+        # The program writes on every reading, so a timeout per read would never expire.
         deadline = time.monotonic() + PATIENCE
         while text not in self.screen():
             left = max(0.0, deadline - time.monotonic())
@@ -112,11 +111,10 @@ class Terminal:
             elif found["final"] in "hlJ" and found["values"] in ("?1049h", "?1049l", "2"):
                 self._cells.clear()
             at = found.end() if found else at + 1
-        # The rest of a sequence is still to come.
+        # An incomplete escape sequence.
         self._rest = written[at:]
 
     def press(self, keys: str) -> None:
-        """Types keys."""
         os.write(self.ours, keys.encode())
 
 

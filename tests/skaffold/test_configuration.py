@@ -1,4 +1,4 @@
-"""skaffold.yaml refers to images, chart values and files that exist. Skaffold itself is not run."""
+"""skaffold.yaml refers to existing images, values and files. Skaffold itself does not run."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ DIGEST = "sha256:" + "a" * 64
 
 
 def configuration(name: str) -> dict:
-    """The configuration with a profile's patches (RFC 6902) applied."""
+    """With the profile's patches (RFC 6902) applied."""
     result = copy.deepcopy(BASE)
     for patch in PROFILES[name].get("patches", []) if name else []:
         *steps, last = patch["path"].strip("/").split("/")
@@ -39,13 +39,13 @@ def configuration(name: str) -> dict:
 
 
 def pushed(match: re.Match[str]) -> str:
-    """Skaffold's value for a part of the name of a pushed image."""
+    """Simulates Skaffold's template variables."""
     part, name = match.groups()
     return {"REPO": f"registry.example/corelane-{name}", "TAG": "x", "DIGEST": DIGEST}[part]
 
 
 def images(name: str) -> dict[str, str]:
-    """The image of each Deployment that Helm renders for a profile."""
+    """Rendered images of a profile, by Deployment."""
     (release,) = configuration(name)["deploy"]["helm"]["releases"]
     settings = dict(release.get("setValues", {}))
     for key, template in release.get("setValueTemplates", {}).items():

@@ -1,4 +1,4 @@
-"""How processes are started and ended, and named when they fail; and which ports they are given."""
+"""Starting and stopping processes, error messages and port allocation."""
 
 import signal
 import subprocess
@@ -15,13 +15,13 @@ from tools.errors import ToolError
 
 
 def shell(name: str, script: str, folder: Path) -> Process:
-    """A shell that is ready when it has made a file of its name."""
+    """Ready once it has created a file of its name."""
     mark = folder / f"{name}.ready"
     return Process(name, ["sh", "-c", script], folder, mark.exists)
 
 
 def sleeper(name: str, folder: Path) -> Process:
-    """One that goes on until it is told to end."""
+    """Runs until terminated."""
     return shell(name, f"touch {name}.ready; exec sleep 60", folder)
 
 
@@ -61,7 +61,7 @@ def test_what_a_process_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None
 
 
 def test_rows_are_in_the_range_and_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    # No other run draws from these: a port that is tried is in use for a moment.
+    # A private range, because probing a port briefly uses it.
     monkeypatch.setenv(VARIABLE, "30000-30999")
     rows = [range(first, first + 3) for first in (free_ports(3) for _ in range(50))]
     given = [port for row in rows for port in row]
@@ -85,7 +85,7 @@ def test_no_process_draws_from_a_block_of_another() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     argv = [sys.executable, "-c", DRAW]
     with ExitStack() as running:
-        # The context of a process closes its input, which ends it.
+        # Leaving the context closes stdin, which ends the process.
         others = [
             running.enter_context(subprocess.Popen(argv, cwd=REPOSITORY, **pipes)) for _ in range(3)
         ]

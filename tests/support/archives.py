@@ -1,4 +1,4 @@
-"""Creates images, inspects them with skopeo, and runs them."""
+"""Builds, inspects (skopeo) and runs images."""
 
 import json
 import os
@@ -17,24 +17,21 @@ LABELS = {"org.opencontainers.image.title": "corelane-test"}
 
 
 def image(arch: str = "amd64", **changes: object) -> Image:
-    """Returns an image's description; `changes` replace parts of it."""
     parts = {"name": "corelane-test", "tag": "1.2.3", "arch": arch, "created": 1_700_000_000}
     parts |= {"entrypoint": ("/program",), "ports": (8080,), "labels": LABELS}
     return Image(**{**parts, **changes})
 
 
 def write(file: Path, *layers: list[Entry], arch: str = "amd64") -> Archive:
-    """Writes an archive of these layers."""
     return archive.write(image(arch), layers, file)
 
 
 def inspect(file: Path, *arguments: str, arch: str = "amd64") -> dict:
-    """Returns skopeo's description of an archive."""
     return json.loads(skopeo(arch, "inspect", *arguments, f"oci-archive:{file}"))
 
 
 def skopeo(arch: str, *arguments: str) -> str:
-    """Runs skopeo as if on a machine of that architecture."""
+    """As on a machine of that architecture."""
     program = resolve.tool("skopeo")
     argv = [program, "--insecure-policy", "--override-arch", arch, *arguments]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -43,16 +40,13 @@ def skopeo(arch: str, *arguments: str) -> str:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Unpacks the layers of an image over one another, like a runtime."""
     folder.mkdir()
     for layer in archive.layers(file):
         layer.extractall(folder, filter="fully_trusted")
 
 
 def run(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program like a container: with a folder as its root and nothing else of the machine, as the
-    image's user and without environment variables.
-    """
+    """Runs a program in a chroot with the image's user and an empty environment."""
     return subprocess.run(
         [*_isolated(root), *argv], capture_output=True, text=True, env={}, check=False
     )

@@ -1,4 +1,4 @@
-"""Sends bytes through the gateway, and checks its replies and the bytes that the back end received."""
+"""Sends raw bytes through the gateway, and checks responses and what the back end received."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from support.recorder import Record, Recorder
 HOST = b"host: gateway\r\n"
 
 FINAL = b"GET /final HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
-"""Follows each payload on its connection: the next client's request on a shared connection."""
+"""Sent after each payload, like another client's request on a shared connection."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Two gateways with the chart's configuration, one in front of a recorder and one in front of the real server."""
+    """Two gateways with the chart's configuration, in front of a recorder and the real server."""
 
     url: str
     recorder: Recorder
@@ -24,14 +24,13 @@ class Bench:
     stats: str
 
     def send(self, data: bytes) -> tuple[list[Reply], Record]:
-        """Sends a payload and the final request; returns all replies, and the record of the back end."""
+        """Sends a payload and the final request."""
         self.recorder.take()
         replies = exchange(self.url, data + FINAL)
         return replies, self.record()
 
     def record(self) -> Record:
-        """Returns what the back end has received since the last record."""
-        # When another client gets its reply, everything sent earlier has been recorded.
+        # Once another client is answered, everything earlier was recorded.
         assert ask(self.url, "/other-client").status == 200
         record = self.recorder.take()
         other = record.requests.pop()
@@ -41,21 +40,21 @@ class Bench:
         return record
 
     def refuses(self, data: bytes, *statuses: int) -> None:
-        """Asserts that the gateway rejects a payload, closes the connection, and forwards not a single byte."""
+        """Rejected and closed without forwarding a byte."""
         replies, record = self.send(data)
         assert [reply.status for reply in replies] in [[x] for x in statuses or (400,)], replies
         assert replies[0].headers["connection"] == "close"
         assert not record.data
 
     def answers(self, data: bytes, status: int) -> None:
-        """Asserts that the gateway itself answers a well-formed request and keeps the connection open."""
+        """Answered by the gateway; the connection stays open."""
         replies, record = self.send(data)
         assert [reply.status for reply in replies] == [status, 200], replies
         (final,) = record.requests
         assert (final.line, final.data) == (b"GET /final HTTP/1.1", record.data)
 
     def cuts(self, data: bytes, status: int = 400) -> None:
-        """Asserts that the gateway rejects a payload in its body: the back end sees no end of the request."""
+        """Rejected within the body: the back end sees an incomplete request."""
         replies, record = self.send(data)
         assert [reply.status for reply in replies] == [status], replies
         assert not record.requests
@@ -64,7 +63,7 @@ class Bench:
         assert b"smuggled" not in record.data
 
     def arrives(self, data: bytes, *requests: bytes) -> Record:
-        """Asserts that the back end receives exactly these requests, `line body`, and the final one."""
+        """The back end receives exactly these requests, `line body`, and the final one."""
         expected = [*requests, b"GET /final HTTP/1.1"]
         replies, record = self.send(data)
         seen = [b" ".join(x for x in (each.line, each.body) if x) for each in record.requests]
@@ -76,7 +75,7 @@ class Bench:
     def passes(
         self, data: bytes, *requests: bytes, default: bytes = b"POST /first HTTP/1.1 hello"
     ) -> Record:
-        """Asserts that the back end receives these requests, and that the real server reads the same number."""
+        """As `arrives`, and the real server counts the same number."""
         requests = requests or (default,)
         record = self.arrives(data, *requests)
         served = [reply for reply in exchange(self.served, data + FINAL) if reply.status != 100]
@@ -85,5 +84,4 @@ class Bench:
 
 
 def table(*rows: tuple) -> list:
-    """Returns parameters of a test, each named by its first bytes."""
     return [pytest.param(*row, id=repr(row[0])[2:42]) for row in rows]

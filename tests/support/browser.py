@@ -1,6 +1,6 @@
-"""Debian's Chromium without a window, driven by Playwright.
+"""Headless Chromium driven by Playwright.
 
-Fixture: `browser` is shared by the tests of a module.
+Fixture: `browser`, shared within a module.
 """
 
 import json
@@ -24,18 +24,16 @@ LOOKS = {
     "phone-dark": (360, 740, "dark"),
     "4k": (3840, 2160, "light"),
 }
-"""Width, height and preferred colour scheme."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """Yields a browser with its own profile."""
-    # Only nightly tests install the package, which is larger than all others together.
+    # Installed only for nightly tests, because the package is huge.
     sys.path.append(str(tool("playwright").parent.parent))
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # Chromium's sandbox does not work for root.
+        # The sandbox does not work for root.
         started = playwright.chromium.launch(
             executable_path=tool("chromium"), chromium_sandbox=False, args=["--disable-gpu"]
         )
@@ -44,9 +42,7 @@ def browser() -> Iterator["Browser"]:
 
 
 def complaints(page: "Page") -> list[str]:
-    """Collects errors of scripts and of the console from now on, such as resources that the
-    Content-Security-Policy blocks.
-    """
+    """Collects script and console errors, including Content-Security-Policy violations."""
     found: list[str] = []
     page.on("pageerror", lambda error: found.append(str(error)))
     page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
@@ -54,9 +50,7 @@ def complaints(page: "Page") -> list[str]:
 
 
 def flaws(page: "Page", look: str, picture: Path, but: Container[str] = ()) -> list[object]:
-    """Returns the flaws of the page in one of `LOOKS`, and takes a picture of it; `but` contains axe rules to
-    ignore.
-    """
+    """Accessibility problems in one of `LOOKS`, with a screenshot; `but` lists axe rules to ignore."""
     width, height, colours = LOOKS[look]
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=colours)
@@ -69,7 +63,7 @@ def flaws(page: "Page", look: str, picture: Path, but: Container[str] = ()) -> l
 
 
 def violations(page: "Page") -> list[dict]:
-    """Returns axe-core's findings on the page, including its best practices."""
+    """axe-core findings, including best practices."""
     page.evaluate(tool("axe-core").read_text() + "; 0")
     found = json.loads(page.evaluate("axe.run().then(JSON.stringify)"))
     return [
@@ -79,16 +73,16 @@ def violations(page: "Page") -> list[dict]:
 
 
 def links(page: "Page") -> set[str]:
-    """Returns the targets of the page's links, and the resources that it loads."""
+    """Link targets and loaded resources."""
     found = page.evaluate(
         "[...document.querySelectorAll('[href], [src]')].map((each) => each.href || each.src)"
     )
-    # Excludes an icon in the page itself, and the names that SVG elements use for their parts.
+    # Excludes inline icons and references within SVG.
     return {each for each in found if isinstance(each, str) and not each.startswith("data:")}
 
 
 def loads(page: "Page") -> None:
-    """Starts the dashboard's load unless it is running, and waits for its responses."""
+    """Starts the dashboard's load if necessary and waits for responses."""
     if page.inner_text("#load") == "Start load":
         page.click("#load")
     eventually(

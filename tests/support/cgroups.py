@@ -1,4 +1,4 @@
-"""Cgroups of this machine for servers under test, and cgroups of a simulated node with its /proc and /sys."""
+"""Real cgroups for servers, and simulated nodes with /proc and /sys."""
 
 import errno
 import os
@@ -17,9 +17,7 @@ MOUNTED = Path("/sys/fs/cgroup")
 
 
 def base(controller: str) -> Path:
-    """Returns the parent for cgroups with this controller: for v1 this process's own cgroup, for v2 that
-    cgroup's parent.
-    """
+    """v1: this process's own cgroup; v2: its parent."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     paths = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
     for names, path in paths.items():
@@ -32,7 +30,7 @@ def base(controller: str) -> Path:
 
 
 class Cgroup:
-    """An initially empty cgroup; its processes must have ended before its removal."""
+    """Must be empty before removal."""
 
     def __init__(self, controller: str) -> None:
         self.controller = controller
@@ -40,21 +38,16 @@ class Cgroup:
         self.directory.mkdir()
 
     def has(self, name: str) -> bool:
-        """Whether cgroups here have this file."""
         return (self.directory / name).exists()
 
     def read(self, name: str) -> str:
-        """Returns the content of one of its files."""
         return (self.directory / name).read_text()
 
     def write(self, name: str, text: str) -> None:
-        """Writes one of its files."""
         (self.directory / name).write_text(text)
 
     def within(self) -> list[str]:
-        """Returns a prefix that runs a command inside; the command sees the cgroup as the entire hierarchy, as
-        in a container.
-        """
+        """Runs a command inside, with the cgroup as its root, as in a container."""
         place = base(self.controller)
         while place.parent != MOUNTED.parent and not os.path.ismount(place):
             place = place.parent
@@ -62,11 +55,10 @@ class Cgroup:
         return ["unshare", "--mount", "sh", "-ec", script, "sh", str(self.directory), str(place)]
 
     def take(self, server: Server) -> None:
-        """Moves a server into the cgroup."""
         self.write("cgroup.procs", str(server.pid))
 
     def remove(self) -> bool:
-        """Removes the cgroup; returns False while it is busy, shortly after its last process has ended."""
+        """False while busy, which it is shortly after the last exit."""
         try:
             self.directory.rmdir()
         except OSError as error:
@@ -78,7 +70,7 @@ class Cgroup:
 
 @contextmanager
 def cgroup(controller: str, *files: str) -> Iterator[Cgroup]:
-    """Yields a cgroup that has one of these files; skips the test if none can be created."""
+    """A cgroup with one of these files; skips the test if that is impossible."""
     try:
         made = Cgroup(controller)
     except OSError as error:
@@ -93,15 +85,14 @@ def cgroup(controller: str, *files: str) -> Iterator[Cgroup]:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """A disposable tree in one of the layouts that kubelets and kernels use."""
+    """A temporary tree in one of the layouts of kubelets and kernels."""
 
     mounted: Path
     unified: bool
-    """Whether it is cgroup v2, instead of v1 with a hierarchy for each controller."""
+    """cgroup v2."""
     systemd: bool
-    """Whether the kubelet's cgroup driver is systemd, instead of cgroupfs."""
+    """The kubelet's driver: systemd or cgroupfs."""
     root: str = ""
-    """The kubelet's cgroupRoot."""
 
     def __post_init__(self) -> None:
         for hierarchy in self._hierarchies():
@@ -115,7 +106,7 @@ class Cgroups:
         return [self.mounted / name for name in ("cpuset", "cpuacct", "cpu")]
 
     def put(self, pod: Pod, cpus: str, *pids: int, quality: str = "", below: str = "") -> None:
-        """Adds a container on these CPUs with these processes. Some runtimes have their own cgroup."""
+        """Adds a container with its CPUs and processes. Some runtimes nest a cgroup."""
         folder = self._pod(pod, quality)
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         for hierarchy in self._hierarchies():
@@ -129,13 +120,12 @@ class Cgroups:
             self._quota(level, -1, 0)
 
     def quota(self, pod: Pod, microseconds: int, throttled: int, of: str = "container") -> None:
-        """Sets the quota of the container or of its pod; -1 means none."""
+        """For the container or its pod; -1 removes the limit."""
         folder = self._pod(pod, "")
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         self._quota(folder / container if of == "container" else folder, microseconds, throttled)
 
     def used(self, pod: Pod, microseconds: int) -> None:
-        """Sets the CPU time that the container has used."""
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         folder = self._pod(pod, "") / container
         if self.unified:
@@ -145,7 +135,7 @@ class Cgroups:
             usage.write_text(f"{microseconds * 1000}\n")
 
     def sandbox(self, pod: Pod, pid: int, quality: str = "") -> None:
-        """Adds the process that holds a pod's namespaces, which the API does not name."""
+        """The pause process, which the API does not list."""
         name = "cri-containerd-sandbox.scope" if self.systemd else "5a4d0b0e"
         folder = self._hierarchies()[0] / self._pod(pod, quality) / name
         folder.mkdir(parents=True)
@@ -172,14 +162,13 @@ class Cgroups:
 
 @dataclass(frozen=True)
 class Machine:
-    """The /proc and /sys of a machine, below a test's root."""
+    """A simulated /proc and /sys."""
 
     root: Path
 
     def process(
         self, pid: int, *threads: str, name: str = "server", files: str = "1048576"
     ) -> None:
-        """Adds a process whose threads may run on these lists of CPUs."""
         folder = self.root / "proc" / str(pid)
         for number, cpus in enumerate(threads):
             task = folder / "task" / str(pid + number)
@@ -192,14 +181,14 @@ class Machine:
         )
 
     def cpus(self, siblings: dict[int, str]) -> None:
-        """Sets the CPUs, each with the list of CPUs that share its core."""
+        """Maps each CPU to its siblings."""
         for cpu, each in siblings.items():
             folder = self.root / f"sys/devices/system/cpu/cpu{cpu}/topology"
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "thread_siblings_list").write_text(f"{each}\n")
 
     def device(self, name: str, interrupts: dict[int, str]) -> None:
-        """Adds a virtio device, and its transport's interrupts, which these CPUs serve."""
+        """A virtio device and the interrupts of its transport, with their CPUs."""
         carrier = self.root / "sys/devices/pci0/0000:00:03.0"
         (carrier / "virtio0").mkdir(parents=True, exist_ok=True)
         (carrier / "msi_irqs").mkdir(exist_ok=True)
@@ -216,7 +205,6 @@ class Machine:
             self.interrupt(number, cpus)
 
     def interrupt(self, number: int, cpus: str) -> None:
-        """Makes these CPUs serve an interrupt."""
         folder = self.root / "proc/irq" / str(number)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "effective_affinity_list").write_text(f"{cpus}\n")

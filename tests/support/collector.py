@@ -1,4 +1,4 @@
-"""A collector of spans and metrics, which accepts OTLP over HTTP and stores the data that tests check."""
+"""An OTLP/HTTP collector that stores what tests check."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,8 +22,6 @@ Value = str | bool | int
 
 @dataclass(frozen=True)
 class Span:
-    """One span and its service."""
-
     service: str
     name: str
     trace: str
@@ -33,61 +31,50 @@ class Span:
     state: str
     failed: bool
     begun: int
-    """Start time in nanoseconds since 1970, like all times here."""
+    """Nanoseconds since 1970, as are all times here."""
     ended: int
     attributes: dict[str, Value]
     resource: dict[str, Value]
     events: dict[str, int]
-    """Times of events by name."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a metric, and its service."""
-
     name: str
     unit: str
     description: str
     kind: str
-    """gauge, counter, info (a sum that is not monotonic) or histogram."""
+    """gauge, counter, info (non-monotonic sum) or histogram."""
     cumulative: bool
     attributes: dict[str, Value]
     resource: dict[str, Value]
     begun: int
     at: int
     value: float
-    """The value; for a histogram, its sum."""
     buckets: dict[float, int]
-    """Observations in each bucket of a histogram, by its upper bound."""
+    """Count per upper bound."""
     count: int
 
 
 @dataclass
 class Collector:
-    """The data received to date."""
-
     endpoint: str = ""
-    """The address for `otlp.endpoint`."""
     statuses: list[int] = field(default_factory=list)
-    """Statuses for the next requests, whose spans are discarded; 200 when the list is empty."""
+    """Responses to the next requests, whose data is dropped; then 200."""
     paths: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     metrics: list[list[Point]] = field(default_factory=list)
-    """The points of each request."""
 
     @property
     def port(self) -> int:
-        """The port of its address."""
         return int(self.endpoint.rpartition(":")[2])
 
 
 def attributes(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    """Returns attributes by key: strings, booleans and integers."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in pairs}
 
 
 def read(request: bytes) -> Iterator[Span]:
-    """Returns the spans of an ExportTraceServiceRequest."""
     for group in ExportTraceServiceRequest.FromString(request).resource_spans:
         resource = attributes(group.resource.attributes)
         for span in (span for scope in group.scope_spans for span in scope.spans):
@@ -109,7 +96,6 @@ def read(request: bytes) -> Iterator[Span]:
 
 
 def read_metrics(request: bytes) -> Iterator[Point]:
-    """Returns the points of an ExportMetricsServiceRequest."""
     for group in ExportMetricsServiceRequest.FromString(request).resource_metrics:
         resource = attributes(group.resource.attributes)
         for metric in (metric for scope in group.scope_metrics for metric in scope.metrics):
@@ -147,13 +133,12 @@ def _point(
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """Starts a collector."""
     running = Collector()
 
     def answer(request: Request) -> None:
         body = request.body()
         status = running.statuses.pop(0) if running.statuses else 200
-        # Store the path first, so that a test that sees a span or metric also sees the path of its request.
+        # First, so that whoever sees the data also sees its path.
         running.paths.append(request.path)
         if status == 200 and request.path.endswith("/v1/metrics"):
             running.metrics.append(list(read_metrics(body)))

@@ -1,4 +1,4 @@
-"""Concurrent clients of all kinds, each in its own thread, with their results."""
+"""Concurrent clients of all kinds, one thread each."""
 
 import queue
 import threading
@@ -18,27 +18,20 @@ from stack import PATIENCE, eventually
 from support.raw import connect
 
 PAUSE = 0.1
-"""Seconds between two messages of a client."""
 TEXT = b"still here"
 LINE = bytes([0x0A, len(TEXT)]) + TEXT
-"""The text as the first field of a Protocol Buffers message."""
+"""Field 1 of a Protocol Buffers message."""
 HEARTBEAT = b":\n\n"
-"""A comment in an event stream."""
 
 
 @dataclass
 class Seen:
-    """The results of all clients of one kind."""
-
     got: int = 0
-    """Number of messages, events or responses."""
     begun: int = 0
-    """Number of sessions that received something."""
     ends: Counter = field(default_factory=Counter)
-    """Reasons for the end of sessions that their clients did not end."""
+    """Why sessions ended, unless by the client."""
 
     def end(self, how: str) -> None:
-        """Records the end of a session."""
         self.ends[how] += 1
 
 
@@ -46,7 +39,7 @@ Kind = Callable[[str, threading.Event, Seen], None]
 
 
 def messages(url: str, stop: threading.Event, seen: Seen) -> None:
-    """Sends WebSocket messages and reads the echo of each, until the connection closes."""
+    """Exchanges WebSocket messages until the connection closes."""
     address = f"{url.replace('http', 'ws')}/mixed/echo"
     try:
         with websocket(address, open_timeout=PATIENCE, ping_interval=None, proxy=None) as session:
@@ -63,7 +56,7 @@ def messages(url: str, stop: threading.Event, seen: Seen) -> None:
 
 
 def events(url: str, stop: threading.Event, seen: Seen) -> None:
-    """Reads a stream of events until it ends."""
+    """Reads an event stream until it ends."""
     with connect(url) as client:
         client.sendall(b"GET /mixed/events HTTP/1.1\r\nhost: gateway\r\n\r\n")
         received = client.recv(65536)
@@ -81,14 +74,13 @@ def events(url: str, stop: threading.Event, seen: Seen) -> None:
 
 @contextmanager
 def channel(url: str) -> Iterator[grpc.Channel]:
-    """Opens a separate connection, whose calls are not retried."""
+    """A separate connection without retries."""
     options = {"grpc.enable_retries": 0, "grpc.use_local_subchannel_pool": 1}
     with grpc.insecure_channel(urlsplit(url).netloc, list(options.items())) as opened:
         yield opened
 
 
 def calls(url: str, stop: threading.Event, seen: Seen) -> None:
-    """Makes unary calls on one connection."""
     with channel(url) as opened:
         who = opened.unary_unary("/example.Talk/Who")
         seen.begun += 1
@@ -101,7 +93,7 @@ def calls(url: str, stop: threading.Event, seen: Seen) -> None:
 
 
 def talks(url: str, stop: threading.Event, seen: Seen) -> None:
-    """Makes bidirectional calls, one at a time on one connection, until a status ends each."""
+    """Consecutive bidirectional calls on one connection, each until a status arrives."""
     with channel(url) as opened:
         echo = opened.stream_stream("/example.Talk/Echo")
         while not stop.is_set():
@@ -120,7 +112,7 @@ def talks(url: str, stop: threading.Event, seen: Seen) -> None:
 
 
 class Exchanges:
-    """Runs this many clients of each kind until the context ends."""
+    """Runs this many clients of each kind within the context."""
 
     def __init__(self, url: str, kinds: dict[Kind, int]) -> None:
         self._url = url
@@ -128,7 +120,7 @@ class Exchanges:
         self._clients = [
             (kind, list[Seen]()) for kind, count in kinds.items() for _ in range(count)
         ]
-        """The kind of each client, and its sessions: `+=` from two threads would lose updates."""
+        """One counter per client: `+=` is not atomic across threads."""
 
     def __enter__(self) -> Self:
         self._threads = [threading.Thread(target=self._run, args=each) for each in self._clients]
@@ -142,13 +134,12 @@ class Exchanges:
             thread.join()
 
     def seen(self, kind: Kind) -> Seen:
-        """Returns the results of all clients of a kind to date."""
         found = [own for each, sessions in self._clients if each == kind for own in list(sessions)]
         ends = sum((own.ends for own in found), Counter())
         return Seen(sum(own.got for own in found), sum(own.begun for own in found), ends)
 
     def wait_for_each(self, more: int) -> None:
-        """Waits until each client has received this many more messages."""
+        """Every client has received this many more messages."""
 
         def got(sessions: list[Seen]) -> int:
             return sum(own.got for own in list(sessions))
@@ -168,5 +159,5 @@ class Exchanges:
                 kind(self._url, self._stop, own)
             except (AssertionError, OSError, WebSocketException) as error:
                 own.ends[repr(error)] += 1
-                # A rejected client must not keep a CPU busy.
+                # Rejected clients must not spin.
                 self._stop.wait(PAUSE)

@@ -1,4 +1,4 @@
-"""Parses pages of series like Prometheus, and compares them with the catalogue of series."""
+"""Parses metrics pages like Prometheus and compares them with the catalogue."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,22 +9,21 @@ from dashboards.metrics.catalogue import Part, Series, cost_of
 
 @dataclass
 class Family:
-    """The series of one name; for a histogram, all series with that prefix."""
+    """All series of a name, or of a histogram's prefix."""
 
     name: str
     type: str
     help: str
     samples: list[dict[str, str]] = field(default_factory=list)
-    """The labels of each series."""
 
     def labels(self) -> set[str]:
-        """Returns the names of all labels, except that of the buckets."""
+        """Without `le`."""
         return {label for sample in self.samples for label in sample} - {"le"}
 
 
 def families(text: str) -> dict[str, Family]:
-    """Returns the families of a page by their names in queries."""
-    # OpenMetrics omits the suffix from a counter's name.
+    """By query name."""
+    # OpenMetrics omits the suffix in metadata.
     ending = {"counter": "_total"} if text.endswith("# EOF\n") else {}
     helps = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
     found: dict[str, Family] = {}
@@ -35,7 +34,7 @@ def families(text: str) -> dict[str, Family]:
             family = Family(name + ending.get(kind, ""), kind, helps.get(name, ""))
             found[family.name] = family
         elif not line.startswith("#"):
-            # An exemplar may follow.
+            # May be followed by an exemplar.
             series = re.match(r"(\w+)(?:\{(.*)\})? \S+$", line.partition(" # {")[0])
             assert family and series and series[1].startswith(family.name), line
             family.samples.append(dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', series[2] or "")))
@@ -43,7 +42,7 @@ def families(text: str) -> dict[str, Family]:
 
 
 def differences(parts: list[Part], text: str) -> list[str]:
-    """Returns the differences between a page of the example's target and the catalogue."""
+    """Differences between a target's page and the catalogue."""
     shown = families(text)
     prefixes = tuple(prefix.name for part in parts for prefix in part.prefixes)
     listed = {each.name: (each, part.example) for part in parts for each in part.series()}
@@ -80,9 +79,7 @@ def _of_series(series: Series, family: Family, example: Mapping[str, int]) -> It
 
 
 def births(parts: list[Part], before: str, after: str) -> list[str]:
-    """Returns the differences between the catalogue and counters whose series appeared between two pages of a
-    target.
-    """
+    """Series that appeared between two pages, contrary to the catalogue."""
     shown = [families(text) for text in (before, after)]
     words = []
     for series in (each for part in parts for each in part.series()):
@@ -97,35 +94,30 @@ def births(parts: list[Part], before: str, after: str) -> list[str]:
 
 
 def _identities(family: Family | None) -> set[frozenset[tuple[str, str]]]:
-    """Returns the labels of each of its series."""
     return {frozenset(sample.items()) for sample in family.samples} if family else set()
 
 
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"'  # a string
-    r"|\$\{[^}]*\}|\$\w+"  # a variable of Grafana
+    r"|\$\{[^}]*\}|\$\w+"  # a Grafana variable
     r"|\d[\w.]*|[a-zA-Z_:][\w:]*|=~|!~|!=|[^\s]"
 )
 
 _WITH_LABELS = ("by", "without", "on", "ignoring", "group_left", "group_right")
-"""Words that precede names of labels."""
 
 _AFTER_FUNCTIONS = ("(", "by", "without")
-"""Tokens that follow a function or an aggregation, but not the name of a series."""
+"""Can precede a parenthesis or label list, but not a series."""
 
 _WORDS = ("and", "or", "unless", "bool", "offset", "inf", "nan", "Inf", "NaN", *_WITH_LABELS)
 
 
 @dataclass(frozen=True)
 class Matcher:
-    """One condition in braces."""
-
     label: str
     operator: str
     value: str
 
     def takes(self, value: str) -> bool:
-        """Whether a series with this value matches."""
         if "~" in self.operator:
             same = re.fullmatch(self.value, value) is not None
         else:
@@ -135,21 +127,19 @@ class Matcher:
 
 @dataclass(frozen=True)
 class Selector:
-    """A name and conditions; a condition may also concern the name."""
+    """Matchers, possibly on the name itself."""
 
     name: str
     matchers: tuple[Matcher, ...]
 
     def names(self) -> tuple[Matcher, ...]:
-        """Returns the conditions on the name."""
         own = (Matcher("__name__", "=", self.name),) if self.name else ()
         return own + tuple(each for each in self.matchers if each.label == "__name__")
 
 
 def selectors(expression: str) -> Iterator[Selector]:
-    """Yields every selector of an expression."""
     tokens = _TOKEN.findall(re.sub(r"#[^\n]*", "", expression))
-    # In Grafana's label_values(SELECTOR, label), the label is not a series.
+    # In label_values(SELECTOR, label), the label is not a series.
     if tokens[:1] == ["label_values"]:
         tokens = tokens[: -3 if tokens[-3:-2] == [","] else -1]
     at = 0
@@ -159,7 +149,7 @@ def selectors(expression: str) -> Iterator[Selector]:
         if token in _WITH_LABELS and following == "(":
             at = tokens.index(")", at) + 1
         elif token == "[":
-            # A range may be a variable; a subquery contains nothing else.
+            # A range can be a variable; subqueries have nothing else inside.
             at = tokens.index("]", at) + 1
         elif token == "{" or (_is_name(token) and following not in _AFTER_FUNCTIONS):
             name = "" if token == "{" else token

@@ -1,4 +1,4 @@
-"""Files of the Go modules of Gateway API, at the version of the conformance tests."""
+"""Files from the Go modules of Gateway API, in the version of the conformance tests."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from tools import gomodule, table
 
 
 def module(name: str = "sigs.k8s.io/gateway-api") -> Path:
-    """Returns the folder of a module, which it downloads if necessary."""
+    """Downloads the module if necessary."""
     folder = gomodule.source(table.find("gateway-conformance"))
     for argv in (["go", "mod", "download", name], ["go", "list", "-m", "-f", "{{.Dir}}", name]):
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
@@ -15,5 +15,4 @@ def module(name: str = "sigs.k8s.io/gateway-api") -> Path:
 
 
 def definitions() -> Path:
-    """Returns the definitions of the standard channel."""
     return module() / "config/crd/standard"

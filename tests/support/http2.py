@@ -1,4 +1,4 @@
-"""HTTP/2 (RFC 9113): connections that send any bytes and keep each received frame, and clients on top of them."""
+"""Raw HTTP/2 connections (RFC 9113) and simple clients based on them."""
 
 import itertools
 import ssl
@@ -32,28 +32,27 @@ Kind = TypeVar("Kind", bound=Frame)
 
 
 def get(path: bytes = b"/first", *more: tuple[bytes, bytes], method: bytes = b"GET") -> list:
-    """Returns the fields of a request."""
     pseudo = [(b":method", method), (b":scheme", b"http"), (b":path", path)]
     return [*pseudo, (b":authority", b"gateway"), *more]
 
 
 def websocket(path: bytes, protocol: bytes = b"websocket") -> list:
-    """Returns the fields of a request for a WebSocket (RFC 8441)."""
+    """Fields of an RFC 8441 WebSocket request."""
     return get(path, (b":protocol", protocol), (b"sec-websocket-version", b"13"), method=b"CONNECT")
 
 
 def pack(fields: Fields) -> bytes:
-    """Encodes fields with any content, without indexing them."""
+    """Literal encoding without indexing, for any content."""
     return Encoder().encode([NeverIndexedHeaderTuple(*each) for each in fields], huffman=False)
 
 
 def opened(stream: int, fields: Fields) -> bytes:
-    """Returns the head of a request whose body follows."""
+    """HEADERS without END_STREAM."""
     return HeadersFrame(stream, pack(fields), flags=["END_HEADERS"]).serialize()
 
 
 def request(stream: int, fields: Fields, *data: bytes) -> bytes:
-    """Returns HEADERS, and DATA for each of `data`; the last frame ends the stream."""
+    """HEADERS plus a DATA frame for each of `data`; the last ends the stream."""
     head = HeadersFrame(stream, pack(fields), flags=["END_HEADERS"])
     frames = [head, *(DataFrame(stream, each) for each in data)]
     frames[-1].flags.add("END_STREAM")
@@ -61,12 +60,11 @@ def request(stream: int, fields: Fields, *data: bytes) -> bytes:
 
 
 def reset(stream: int) -> bytes:
-    """Returns RST_STREAM with CANCEL."""
     return RstStreamFrame(stream, error_code=8).serialize()
 
 
 class Connection:
-    """A connection that has sent its preface, and stores received frames."""
+    """Sends the preface and stores received frames."""
 
     def __init__(
         self,
@@ -80,7 +78,6 @@ class Connection:
             self.socket = tls.wrap_socket(self.socket, server_hostname=urlsplit(url).hostname)
         self.frames: list[Frame] = []
         self.fields: dict[int, list[dict[bytes, bytes]]] = defaultdict(list)
-        """The fields of each HEADERS frame by stream."""
         self.ended = False
         self._unread = b""
         self._decoder = Decoder()
@@ -94,18 +91,17 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection."""
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Sends as many bytes as the other side accepts before it ends the connection."""
+        """Stops early if the peer closes."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             self.ended = True
 
     def until(self, seen: Callable[[], object]) -> None:
-        """Reads frames until a condition holds or the connection has ended."""
+        """Reads until the condition holds or the connection ends."""
         while not self.ended and not seen():
             try:
                 data = self.socket.recv(65536)
@@ -132,17 +128,17 @@ class Connection:
             self.send(PingFrame(opaque_data=frame.opaque_data, flags=["ACK"]).serialize())
 
     def settle(self) -> None:
-        """Waits until the other side has read everything that was sent, or has ended the connection."""
+        """Waits until the peer has read everything or closed."""
         mark = next(self._pings).to_bytes(8, "big")
         self.send(PingFrame(opaque_data=mark).serialize())
         self.until(lambda: any(each.opaque_data == mark for each in self.of(PingFrame)))
 
     def of(self, *kinds: type[Kind], stream: int | None = None) -> list[Kind]:
-        """Returns the received frames of some kinds, from one stream if it is given."""
+        """Received frames of some kinds, optionally of one stream."""
         return [x for x in self.frames if isinstance(x, kinds) and stream in (None, x.stream_id)]
 
     def outcome(self, stream: int = 1) -> int | str:
-        """Returns the outcome of a request: its status, `reset`, or `ended` with the connection."""
+        """Status, `reset`, or `ended` with the connection."""
 
         def over() -> bool:
             if self.of(RstStreamFrame, stream=stream):
@@ -156,12 +152,11 @@ class Connection:
         return "reset" if self.of(RstStreamFrame, stream=stream) else "ended"
 
     def status(self, stream: int = 1) -> int:
-        """Returns the status of a response that has begun."""
         return int(self.fields[stream][0][b":status"])
 
 
 class Http2Client(Connection):
-    """Sends one request at a time. Responses contain `connection: close` after a GOAWAY, and no other field."""
+    """One request at a time. Its responses have a single field: `connection: close` after a GOAWAY."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(url, tls=tls)
@@ -172,7 +167,6 @@ class Http2Client(Connection):
         ]
 
     def ask(self, path: str) -> Reply:
-        """Sends one GET and reads the complete response."""
         stream = next(self._streams)
         fields = [(b":method", b"GET"), (b":path", path.encode()), *self._rest]
         self.send(request(stream, fields))
@@ -187,7 +181,7 @@ class Http2Client(Connection):
 
 
 class WebSocketOverHttp2:
-    """A WebSocket on a stream (RFC 8441), with the methods of `websockets.sync.client` that tests use."""
+    """A WebSocket on a stream (RFC 8441), with the API of `websockets.sync.client`."""
 
     def __init__(self, url: str, path: str = "/echo") -> None:
         self._connection = Connection(url)
@@ -206,12 +200,11 @@ class WebSocketOverHttp2:
         self._connection.close()
 
     def send(self, text: str) -> None:
-        """Sends a text message."""
         self._protocol.send_text(text.encode())
         self._flush()
 
     def recv(self, timeout: float = PATIENCE) -> str:
-        """Returns the next message; raises `ConnectionClosed` after the last."""
+        """Raises `ConnectionClosed` after the last message."""
         self._connection.socket.settimeout(timeout)
         while not self._messages:
             if self._protocol.state is CLOSED:

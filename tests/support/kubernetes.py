@@ -1,4 +1,4 @@
-"""A Kubernetes cluster and a release on it, through kubectl and Helm."""
+"""A cluster and a release on it, through kubectl and Helm."""
 
 import json
 import os
@@ -15,22 +15,20 @@ from stack import SLOWER, eventually
 from tools.resolve import tool
 
 ROLL_OUT = 180.0 * SLOWER
-"""Maximum seconds for pods to start or end."""
+"""Seconds for pods to start or stop."""
 
 COMMAND = 600.0 * SLOWER
-"""Maximum seconds for one command: a hanging command must not prevent the cleanup."""
+"""Seconds per command; a hanging one must not block the cleanup."""
 
 PAUSE = 0.5
-"""Seconds between two queries of the API server, each of which starts a process."""
+"""Seconds between kubectl calls."""
 
 KEPT = {"kube-root-ca.crt", "default"}
-"""Objects that every namespace has: the cluster's certificate and the default service account."""
+"""Present in every namespace."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """The properties of a pod that tests use."""
-
     name: str
     uid: str
     node: str
@@ -42,7 +40,6 @@ class Pod:
 
     @classmethod
     def of(cls, found: dict) -> "Pod":
-        """Parses a pod from the API server's response."""
         status = found["status"]
         containers = status.get("containerStatuses", [])
         return cls(
@@ -59,7 +56,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit status and output of a command in a pod."""
+    """Result of a command in a pod."""
 
     succeeded: bool
     said: str
@@ -67,7 +64,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster by its kubeconfig, and the namespace of the tests."""
+    """Kubeconfig and test namespace."""
 
     kubeconfig: Path
     namespace: str
@@ -75,7 +72,6 @@ class Cluster:
     def kubectl(
         self, *arguments: str, check: bool = True, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Runs kubectl in the namespace."""
         result = subprocess.run(
             [tool("kubectl"), "--namespace", self.namespace, *arguments],
             env=self.environment,
@@ -90,28 +86,25 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Returns the environment for programs that connect to the cluster."""
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
 
     def get(self, *arguments: str) -> dict:
-        """Returns objects from the API server."""
         return json.loads(self.kubectl("get", *arguments, "--output", "json").stdout)
 
     def items(self, *arguments: str) -> list[dict]:
-        """Returns the objects of a list."""
         return self.get(*arguments)["items"]
 
     def pods(self, app: str) -> list[Pod]:
-        """Returns the pods of the server or the gateway, including terminating ones."""
+        """Server or gateway pods, including terminating ones."""
         selector = f"app.kubernetes.io/name=corelane-{app}"
         return [Pod.of(found) for found in self.items("pods", "--selector", selector)]
 
     def ready_pods(self, app: str) -> list[Pod]:
-        """Returns the pods that are ready and not terminating."""
+        """Ready and not terminating."""
         return [pod for pod in self.pods(app) if pod.ready and not pod.ending]
 
     def wait_for_pods(self, app: str, count: int) -> list[Pod]:
-        """Waits until exactly this many pods remain, all ready."""
+        """Waits for exactly this many pods, all ready."""
 
         def settled() -> list[Pod]:
             pods = self.pods(app)
@@ -121,7 +114,7 @@ class Cluster:
         return eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT, pause=PAUSE)
 
     def evict(self, pod: str) -> subprocess.CompletedProcess[str]:
-        """Requests the eviction of a pod once, like the drain of a node; the caller judges the result."""
+        """A single eviction request, like a drain; the caller checks the result."""
         metadata = {"name": pod, "namespace": self.namespace}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
@@ -129,18 +122,17 @@ class Cluster:
         return self.kubectl(*arguments, check=False, stdin=json.dumps(eviction))
 
     def nodes(self) -> list[str]:
-        """Returns the nodes that run pods of the release, by name."""
         return [node["metadata"]["name"] for node in self.items("nodes")]
 
     def address_of(self, service: str) -> str:
-        """Returns the URL of a NodePort Service through the first node."""
+        """Uses the NodePort of the first node."""
         port = self.get("service", service)["spec"]["ports"][0]["nodePort"]
         addresses = self.items("nodes")[0]["status"]["addresses"]
         ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
         return f"http://{ip}:{port}"
 
     def run(self, image: str, *command: str) -> "Ended":
-        """Runs a command in its own pod until the pod ends."""
+        """In a new pod, to completion."""
         name = f"run-{uuid.uuid4().hex[:8]}"
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(_lone_pod(name, image, command)))
         try:
@@ -160,11 +152,11 @@ class Cluster:
 
     @contextmanager
     def restricted(self, name: str) -> Iterator["Cluster"]:
-        """Creates a namespace that admits only restricted pods, until the end of the block."""
+        """A temporary namespace restricted by Pod Security."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         made = {"apiVersion": "v1", "kind": "Namespace"}
         made["metadata"] = {"name": name, "labels": labels}
-        # The namespace of an earlier run may still be terminating.
+        # The previous one may still be terminating.
         self.kubectl("delete", "namespace", name, "--ignore-not-found")
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(made))
         try:
@@ -173,9 +165,7 @@ class Cluster:
             self.kubectl("delete", "namespace", name, "--wait=false")
 
     def leftovers(self, *options: str) -> list[str]:
-        """Returns every object of the namespace that the cluster did not create; kubectl's `options` select
-        some of them.
-        """
+        """Objects in the namespace that the cluster did not create."""
         kinds = self.kubectl(
             "api-resources", "--namespaced", "--verbs=list", "--output=name"
         ).stdout.split()
@@ -185,7 +175,7 @@ class Cluster:
 
     @contextmanager
     def last_words(self, pod: str, file: Path) -> Iterator[None]:
-        """Writes a pod's log to a file until its container has ended."""
+        """Follows a pod's log until its container ends."""
         argv = [tool("kubectl"), "--namespace", self.namespace, "logs", "--follow", pod]
         with (
             file.open("wb") as output,
@@ -199,7 +189,7 @@ class Cluster:
 
     @contextmanager
     def watched(self, take: Callable[[dict], None], *arguments: str) -> Iterator[None]:
-        """Calls `take` with each object that `kubectl get` finds, and again after each change."""
+        """Calls `take` for each existing object and for every change."""
         argv = [tool("kubectl"), "--namespace", self.namespace, "get", *arguments]
         argv += ["--watch", "--output=json"]
         with subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE) as process:
@@ -213,7 +203,7 @@ class Cluster:
 
     @contextmanager
     def forwarded(self, pod: str, port: int) -> Iterator[str]:
-        """Yields the URL of a pod's port through the kubelet, bypassing Services and NetworkPolicies."""
+        """Goes through the kubelet, bypassing Services and NetworkPolicies."""
         with subprocess.Popen(
             [tool("kubectl"), "--namespace", self.namespace, "port-forward", pod, f":{port}"],
             env=self.environment,
@@ -221,7 +211,7 @@ class Cluster:
             stderr=subprocess.STDOUT,
             text=True,
         ) as process:
-            # kubectl writes a line for each connection, and blocks once 64 KiB are unread.
+            # kubectl logs each connection and would block at 64 KiB.
             rest = threading.Thread(target=process.stdout.read, daemon=True)
             try:
                 said = process.stdout.readline()
@@ -249,7 +239,7 @@ def _read(process: subprocess.Popen[bytes], take: Callable[[dict], None]) -> Non
 
 
 def _lone_pod(name: str, image: str, command: tuple[str, ...]) -> dict:
-    """Returns a pod that the standard "restricted" admits and that requests no CPU."""
+    """A restricted pod without CPU request."""
     container = {
         "name": "run",
         "image": image,

@@ -1,8 +1,7 @@
-"""A load that changes every second, and the reaction of an autoscaler.
+"""A load that changes every second, and how an autoscaler reacts.
 
-Requests are sent when they are due, whether or not earlier ones are answered, as by many clients. Their latency
-counts from that time and therefore includes a queue in front of the platform. The first stage of a profile is
-not judged: in it, the autoscaler reaches the initial number of replicas.
+Open loop: requests are sent on schedule, and latency counts from then, so it includes queueing. The
+first stage, where the autoscaler finds its initial size, is not judged.
 """
 
 import http.client
@@ -18,30 +17,27 @@ from typing import Self
 from stack.http import Client
 
 STEP = 0.1
-"""Seconds between two updates of the rate."""
 COST = 0.1
-"""Seconds for which a request of cost 1 occupies a lane."""
+"""Lane seconds of a request with cost 1."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a profile: the rate changes from `begin` to `end`, and each request costs `cost` times as much."""
+    """The rate changes linearly from `begin` to `end`; `cost` scales each request."""
 
     seconds: float
     begin: float
     end: float
     cost: float = 1.0
     slow: bool = False
-    """Whether one replica has half of its CPU."""
 
 
 def slope(seconds: float, begin: float, end: float) -> Stage:
-    """Returns a stage in which requests of cost 1 keep `begin` and then up to `end` lanes busy."""
+    """Between `begin` and `end` busy lanes, with requests of cost 1."""
     return Stage(seconds, begin / COST, end / COST)
 
 
 def level(seconds: float, lanes: float, cost: float = 1.0, *, slow: bool = False) -> Stage:
-    """Returns a stage with a constant rate."""
     return Stage(seconds, lanes / COST, lanes / COST, cost, slow)
 
 
@@ -51,26 +47,24 @@ WAVE = [1.5 - math.cos(math.pi * part / 5) for part in range(11)]
 LOAD_PROFILES = {
     "ramp": [level(15, 0.5), slope(40, 0.5, 2.5), level(15, 2.5), level(30, 0.3)],
     "step": [level(20, 0.9), level(35, 2.7), level(30, 0.3)],
-    # Same rate, but more expensive requests.
+    # Same rate, higher cost.
     "mix": [level(20, 0.9), level(35, 0.9, cost=2.5), level(30, 0.9, cost=0.3)],
     "sawtooth": [level(15, 0.8), *3 * [slope(30, 0.8, 2.4)]],
     "night": [level(15, 0.5), *(slope(10, *pair) for pair in itertools.pairwise(WAVE))],
     "flash": [level(15, 0.3), level(6, 3.0), level(50, 0.3)],
     "slow": [slope(25, 0.5, 1.7), level(15, 1.7), level(40, 1.7, slow=True), level(15, 1.7)],
 }
-"""Load profiles for replicas with one lane."""
 
 
 @dataclass(frozen=True)
 class Due:
-    """A request with its due time, in seconds from the start, and its cost."""
+    """Seconds after the start, and cost."""
 
     at: float
     cost: float
 
 
 def arrivals(stages: Sequence[Stage], seed: int = 1) -> Iterator[Due]:
-    """Yields Poisson arrivals at the rates of the stages."""
     draw = random.Random(seed)
     wanted, had, start = draw.expovariate(1), 0.0, 0.0
     for stage in stages:
@@ -85,9 +79,9 @@ def arrivals(stages: Sequence[Stage], seed: int = 1) -> Iterator[Due]:
 
 
 def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
-    """Returns the replica-seconds of an oracle that knows the profile, with spare replicas.
+    """Replica-seconds of an oracle that knows the profile, with spares.
 
-    Each replica handles `carried` requests of cost 1 per second.
+    A replica carries `carried` requests of cost 1 per second.
     """
     total = 0.0
     for stage in stages:
@@ -101,18 +95,17 @@ def fewest(stages: Sequence[Stage], carried: float, spare: int) -> float:
 
 @dataclass
 class LoadProfile:
-    """Sends the requests of the stages. As a context manager, it ends with the last response."""
+    """Sends the requests; leaving the context waits for the last response."""
 
     url: str
     stages: Sequence[Stage]
     ops: int
-    """Arithmetic steps of a request of cost 1."""
+    """Work per request of cost 1."""
     clients: int = 96
     latencies: list[tuple[float, float, str]] = field(default_factory=list)
-    """Due time of each answered request, seconds from then to its response, and the replica."""
+    """Due time, latency and replica of each answered request."""
     failures: list[str] = field(default_factory=list)
     first: dict[str, float] = field(default_factory=dict)
-    """Time of each replica's first response."""
 
     def __enter__(self) -> Self:
         self._left = arrivals(self.stages)
@@ -130,11 +123,10 @@ class LoadProfile:
             thread.join()
 
     def stop(self) -> None:
-        """Sends no further requests."""
         self._stop.set()
 
     def begun(self) -> Iterator[Stage]:
-        """Yields each stage when it begins."""
+        """Yields each stage as it starts."""
         at = self.started
         for stage in self.stages:
             if self._stop.wait(max(0.0, at - time.monotonic())):
@@ -144,7 +136,7 @@ class LoadProfile:
 
     @property
     def judged(self) -> tuple[float, float]:
-        """Returns start and end of all stages but the first."""
+        """Start and end, without the first stage."""
         seconds = [stage.seconds for stage in self.stages]
         return self.started + seconds[0], self.started + sum(seconds)
 
@@ -175,11 +167,10 @@ class LoadProfile:
             return next(self._left, None)
 
     def replies_of(self, pods: set[str]) -> int:
-        """Returns the number of responses from these pods."""
         return sum(replica in pods for _, _, replica in self.latencies)
 
     def took(self, pods: set[str], spans: list[tuple[float, float]]) -> list[float]:
-        """Returns the latencies of requests that were due in this period and that these pods answered."""
+        """Latencies of requests due in this period and answered by these pods."""
         return [
             took
             for at, took, replica in self.latencies
@@ -187,7 +178,7 @@ class LoadProfile:
         ]
 
     def held(self, objective: float) -> float:
-        """Returns the share of judged requests answered within this many seconds; failures count as late."""
+        """Share of judged requests within the objective; failures count as late."""
         judged = [took for at, took, _ in self.latencies if at >= self.stages[0].seconds]
         good = sum(took <= objective for took in judged)
         return good / max(1, len(judged) + len(self.failures))
@@ -195,41 +186,37 @@ class LoadProfile:
 
 @dataclass
 class Replicas:
-    """The number of a Deployment's pods over time; `wanted` is the number that the autoscaler requested."""
+    """A Deployment's pod count over time; `wanted` is the autoscaler's target."""
 
     had: list[tuple[float, int]] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
 
     def take(self, deployment: dict) -> None:
-        """Records the API server's state."""
         self.had.append((time.monotonic(), deployment["status"].get("replicas", 0)))
         wanted = deployment["spec"]["replicas"]
         if self.wanted[-1:] != [wanted]:
             self.wanted.append(wanted)
 
     def seconds(self, begin: float, end: float) -> float:
-        """Returns the replica-seconds between two times."""
         times = [min(max(begin, at), end) for at, _ in self.had] + [end]
         spans = zip(self.had, itertools.pairwise(times), strict=True)
         return sum(count * (after - before) for (_, count), (before, after) in spans)
 
     @property
     def reversals(self) -> int:
-        """Returns how often the autoscaler changed direction."""
         signs = [after > before for before, after in itertools.pairwise(self.wanted)]
         return sum(after != before for before, after in itertools.pairwise(signs))
 
 
 @dataclass
 class Lives:
-    """The times at which each pod reached its states, from `kubectl get pods --watch --output-watch-events`."""
+    """State changes per pod, from `kubectl get pods --watch --output-watch-events`."""
 
     began: Callable[[str], float]
-    """Returns when the process of the pod with this UID began."""
+    """Process start time by pod UID."""
     times: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def take(self, event: dict) -> None:
-        """Records the API server's state."""
         now, pod = time.monotonic(), event["object"]
         containers = pod["status"].get("containerStatuses", [])
         reached = {
@@ -246,12 +233,11 @@ class Lives:
             times["began"] = self.began(pod["metadata"]["uid"])
 
     def note(self, what: str, times: dict[str, float]) -> None:
-        """Adds events of pods from another source."""
         for name, at in times.items():
             self.times.setdefault(name, {}).setdefault(what, at)
 
     def between(self, since: float, begin: str, end: str) -> list[tuple[float, float]]:
-        """Returns the times between two events, for each pod that reached both after a given time."""
+        """Durations between two events, for pods that had both after `since`."""
         return [
             (times[begin], times[end])
             for times in self.times.values()

@@ -1,12 +1,10 @@
-"""Disposable machines for tests of machine-wide state: a real kernel in QEMU that runs commands from the test.
+"""QEMU machines for tests of machine-wide state.
 
-    def test_something(machine):
-        assert machine.run("uname -s").output == "Linux\\n"
+def test_something(machine): assert machine.run("uname -s").output == "Linux\\n"
 
-The tests do not change the machine that runs them. A virtual machine has only cgroup v2, a network device with a
-queue for each of two CPUs (eth1), one with a single queue (eth0), and no disk. The machine `machine` has two CPUs;
-`booted_with` boots others. A machine with `host` shares the file system of the tests, including the tool caches, and
-keeps its own writes in memory.
+Each has cgroup v2, a multi-queue network device for two CPUs (eth1), a single-queue one (eth0), and
+no disk. `machine` has two CPUs; `booted_with` boots others. With `host`, a machine shares the
+tests' file system and tool caches; writes stay in memory.
 """
 
 import json
@@ -28,15 +26,15 @@ from stack import eventually
 from stack.programs import program
 
 BOOT = 600.0
-"""Maximum seconds for a boot; with two idle CPUs it takes 4 s."""
+"""Boot timeout in seconds; takes 4 s with two idle CPUs."""
 
 ANSWER = 300.0
-"""Maximum seconds for the response to a command."""
+"""Command timeout in seconds."""
 
 MACHINE = (
     *qemu.BARE,
     "-no-reboot",
-    # QEMU's backends give a virtio device two queues only with a device of this machine; vmxnet3 has its own.
+    # virtio gets two queues only with a host device; vmxnet3 has its own.
     *("-netdev", "user,id=eth0,restrict=on", "-device", "virtio-net-pci,netdev=eth0,romfile="),
     *("-netdev", "user,id=eth1,restrict=on", "-device", "vmxnet3,netdev=eth1,romfile="),
 )
@@ -44,10 +42,12 @@ MACHINE = (
 SMALL = Hardware()
 
 HOUSED = Hardware("4,sockets=2,cores=2", ("0-1", "2-3"), 6144, host=True)
-"""Enough room for a cluster with two nodes, each with its own socket."""
+"""Room for a cluster of two nodes, one per socket."""
 
 LARGE = Hardware("8,sockets=2,cores=2,threads=2", ("0-3", "4-7"), 1024)
-"""Two sockets, each a NUMA node, with two cores of two threads: CPU 0 and 1 are the first core."""
+"""Two sockets, which are NUMA nodes, with two cores of two threads; CPUs 0 and 1 are the first
+core.
+"""
 
 
 OTHERS = (
@@ -55,7 +55,6 @@ OTHERS = (
     "/proc/irq/*/smp_affinity*",
     "/sys/class/net/*/queues/*/?ps_*",
 )
-"""Files outside /proc/sys that a tuner may change."""
 
 JOURNAL = "/var/lib/corelane/node-tuner/journal.json"
 
@@ -63,12 +62,10 @@ MOVING = re.compile(
     "/proc/sys/(fs/(aio-nr|dentry-state|file-nr|inode-(nr|state))|net/netfilter/nf_conntrack_count|"
     "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*)|vm/min_free_kbytes)$"
 )
-"""Sysctls that the kernel itself changes; the last one changes whenever huge pages are switched on."""
+"""Sysctls changed by the kernel; the last one whenever huge pages are enabled."""
 
 
 class Machine:
-    """One machine; `start` boots it again."""
-
     def __init__(
         self,
         folder: Path,
@@ -82,14 +79,13 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
         self._sharing: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        # Without debug data, modules are a third as large, and the kernel unpacks them sooner.
+        # Stripped modules are a third of the size and load faster.
         for each in programs:
             subprocess.run(["strip", "-o", folder / each.name, each], check=True)
         stripped = [folder / each.name for each in programs]
         (folder / "initramfs").write_bytes(qemu.archive(hardware, stripped, files))
 
     def start(self) -> None:
-        """Boots the machine until it accepts commands."""
         if self._hardware.host:
             self._share_files()
         path = self._folder / qemu.COMMANDS
@@ -116,7 +112,6 @@ class Machine:
         self.run("true", patience=BOOT)
 
     def end(self) -> None:
-        """Switches the machine off."""
         if self._channel:
             self._channel.close()
         for process in (self._process, self._sharing):
@@ -125,12 +120,12 @@ class Machine:
                 process.wait()
 
     def restart(self) -> None:
-        """Switches the machine off and on again, which clears its memory."""
+        """Power cycle, which clears memory."""
         self.end()
         self.start()
 
     def _share_files(self) -> None:
-        """Starts the process that shares the tests' file system with the machine, read-only."""
+        """Shares the file system read-only."""
         argv, environment = qemu.sharing(self._folder)
         with (self._folder / "files.log").open("wb") as log:
             self._sharing = subprocess.Popen(
@@ -144,7 +139,7 @@ class Machine:
         eventually(listener.exists, f"{listener}; see {log.name}")
 
     def run(self, script: str, patience: float = ANSWER) -> Result:
-        """Runs lines of shell as root; the caller judges the result."""
+        """As root; the caller checks the result."""
         try:
             return channel.run(self._channel, script, patience)
         except channel.Silence as error:
@@ -152,22 +147,20 @@ class Machine:
             raise AssertionError(f"{error}, running {script!r}; its console:\n{said}") from error
 
     def good(self, script: str, patience: float = ANSWER) -> str:
-        """Runs lines of shell that must succeed; returns their output."""
+        """Raises on failure; returns the output."""
         result = self.run(f"set -e\n{script}", patience)
         assert result.status == 0, f"{script}: {result}"
         return result.output
 
     def read(self, path: str) -> str:
-        """Returns the content of a file."""
         return self.good(f"cat {shlex.quote(path)}")
 
     def write(self, path: str, content: str) -> None:
-        """Writes a file, like `echo`."""
         self.good(f"printf %s {shlex.quote(content)} >{shlex.quote(path)}")
 
     @contextmanager
     def loaded(self, module: str) -> Iterator[None]:
-        """Loads a module of `LATER` and its dependencies for the context."""
+        """Loads a module of `LATER` with its dependencies."""
         names = initramfs.in_order(qemu.modules_of_kernel(), [module])
         absent = [name for name in names if self.run(f"[ -d /sys/module/{name} ]").status]
         try:
@@ -180,7 +173,7 @@ class Machine:
 
 
 def snapshot(machine: Machine) -> dict[str, str]:
-    """Returns every line of the files that a tuner may change, and of all sysctls."""
+    """Everything a tuner may change, plus all sysctls."""
     found = machine.run(f"grep -rs '' /proc/sys; grep -s '' {' '.join(OTHERS)}").output
     lines = [line.partition(":")[::2] for line in found.splitlines()]
     files: dict[str, str] = {}
@@ -192,20 +185,18 @@ def snapshot(machine: Machine) -> dict[str, str]:
 
 
 def tuner(machine: Machine, *words: str, status: int) -> Result:
-    """Runs the node tuner to its end."""
     result = machine.run(f"node-tuner {' '.join(words)}")
     assert result.status == status, result
     return result
 
 
 def rows(machine: Machine, *words: str, status: int) -> dict[str, dict]:
-    """Returns the settings that the node tuner reports, by name and target."""
+    """The node tuner's settings by name and target."""
     report = json.loads(tuner(machine, "--output=json", *words, status=status).output)
     return {f"{row['name']} {row['target']}".strip(): row for row in report["knobs"]}
 
 
 def journal(machine: Machine) -> dict | None:
-    """Returns the journal, or None."""
     found = machine.run(f"cat {JOURNAL}")
     return json.loads(found.output) if found.status == 0 else None
 
@@ -214,7 +205,7 @@ def journal(machine: Machine) -> dict | None:
 def booted_with(
     folder: Path, *programs: str, hardware: Hardware = SMALL, files: Iterable[Path] = ()
 ) -> Iterator[Machine]:
-    """Boots a machine with these programs and copies of files, which runs until the end of the context."""
+    """Boots a machine with these programs and files."""
     if not qemu.usable():
         pytest.skip(
             "its kernel is Debian's for x86-64, which only root on such a system can obtain"
@@ -229,14 +220,14 @@ def booted_with(
 
 @pytest.fixture(scope="session")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Yields the machine that tests share and must not change."""
+    """Shared; must not be changed."""
     with booted_with(tmp_path_factory.mktemp("machine"), "node-tuner") as machine:
         yield machine
 
 
 @pytest.fixture
 def machine(booted: Machine) -> Iterator[Machine]:
-    """Yields that machine; after the test, restoring the journal's originals must lead to its previous state."""
+    """Fails if restoring the journal does not undo all changes."""
     before = snapshot(booted)
     yield booted
     tuner(booted, "restore", status=0)
@@ -246,9 +237,7 @@ def machine(booted: Machine) -> Iterator[Machine]:
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Yields a shared machine with `LARGE`, our programs, and Python with the modules that create the nodes'
-    cgroups.
-    """
+    """Shared machine of type `LARGE` with our programs and Python."""
     files = initramfs.python("cluster.cgroups", "socket")
     folder = tmp_path_factory.mktemp("large")
     programs = ("corelane-server", "node-tuner")

@@ -1,7 +1,6 @@
-"""Monitoring in mode standalone on a cluster, next to the platform.
+"""Standalone monitoring next to the platform.
 
-Fixture: `monitored` is the platform's release with monitoring and with agents on the nodes, for a module of
-tests.
+Fixture: `monitored`, with agents on the nodes, shared within a module.
 """
 
 import json
@@ -22,41 +21,37 @@ from support.tuning import NAMESPACE as NODES
 from support.tuning import Tuning, namespace_for_agents
 
 KNOBS = {"net.netfilter.nf_conntrack_tcp_timeout_time_wait": "30"}
-"""A setting of the nodes' own network, which anyone may change by hand."""
+"""A per-node network setting, safe to change."""
 
 PORTS = {"prometheus": 9090, "alertmanager": 9093}
 
 
 @dataclass(frozen=True)
 class Api:
-    """The HTTP API of a part in the cluster, reached without its NetworkPolicy."""
+    """HTTP API of a component, bypassing its NetworkPolicy."""
 
     url: str
 
     def get(self, path: str) -> dict | list:
-        """Returns the response to a path."""
         reply = ask(self.url, path)
         assert reply.status == 200, reply.body
         return json.loads(reply.body)
 
     def post(self, path: str, content: object) -> None:
-        """Sends JSON to a path."""
         headers = {"Content-Type": "application/json"}
         reply = ask(self.url, path, "POST", body=json.dumps(content).encode(), headers=headers)
         assert reply.status == 200, reply.body
 
     def data(self, path: str) -> dict | list:
-        """Returns Prometheus' response to a path."""
         return self.get(path)["data"]
 
     def query(self, expression: str) -> list[dict]:
-        """Returns the current series of an expression."""
         return self.data(f"/api/v1/query?query={quote(expression)}")["result"]
 
 
 @dataclass
 class Webhook:
-    """The receiver of Alertmanager's notifications: a server on this machine that pods can reach."""
+    """Receives Alertmanager's notifications from the cluster."""
 
     url: str
     alerts: list[dict] = field(default_factory=list)
@@ -64,20 +59,16 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Monitored:
-    """The platform with its monitoring."""
-
     release: Release
     tuning: Tuning
     webhook: Webhook
 
     @property
     def cluster(self) -> Cluster:
-        """Returns the cluster of the release."""
         return self.release.cluster
 
     @contextmanager
     def api(self, part: str) -> Iterator[Api]:
-        """Returns the API of Prometheus or of Alertmanager."""
         pod = f"{self.release.name}-monitoring-{part}-0"
         with self.cluster.forwarded(pod, PORTS[part]) as url:
             yield Api(url)
@@ -85,7 +76,7 @@ class Monitored:
 
 @pytest.fixture(scope="session")
 def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
-    """Loads the monitoring images into the nodes; returns the values that name them."""
+    """Loads the images; returns chart values."""
     del cluster
     built = {name: images.build(name) for name in PORTS}
     images.bring([image.archive for image in built.values()])
@@ -96,9 +87,7 @@ def monitoring_images(cluster: Cluster) -> tuple[str, ...]:
 def monitored(
     deployed: Release, tuner_tag: str, monitoring_images: tuple[str, ...]
 ) -> Iterator[Monitored]:
-    """Yields a platform with everything that can be scraped, under some load, and a Prometheus that scrapes it
-    every two seconds.
-    """
+    """All targets, some load, and a two-second scrape interval."""
     cluster = deployed.cluster
     with namespace_for_agents(cluster, tuner_tag) as tuning, webhook() as received:
         tuning.install(mode="apply", profile="custom", interfaces=["eth0"], knobs=KNOBS)
@@ -110,15 +99,15 @@ def monitored(
             f"monitoring.alertmanager.webhook={received.url}",
             strings=monitoring_images,
         )
-        # Constant traffic, so that request counters have data.
+        # Keeps request counters moving.
         with deployed.load(clients=2, rate=20.0):
             yield Monitored(deployed, tuning, received)
-    # The next test, or the end of the run, upgrades to other values.
+    # The next test or the final cleanup upgrades again.
 
 
 @contextmanager
 def webhook() -> Iterator[Webhook]:
-    """Starts a webhook at the address by which pods reach this machine."""
+    """Reachable from pods."""
 
     def answer(request: Request) -> None:
         received.alerts += json.loads(request.body())["alerts"]

@@ -1,4 +1,4 @@
-"""Network namespaces that this machine reaches by a link, which require root."""
+"""Network namespaces linked to this machine; needs root."""
 
 import os
 import subprocess
@@ -13,28 +13,27 @@ from stack import eventually
 from tools.resolve import tool
 
 ALONE = ("unshare", "--net")
-"""The command prefix that runs a command in its own network."""
+"""Prefix for a new network namespace."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The network of a process, and its address in that network."""
+    """A process's network and its address."""
 
     pid: int
     address: str
 
     @property
     def inside(self) -> list[str]:
-        """Returns the command prefix that runs a command in the network."""
+        """Prefix for commands in the network."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
     def ip(self, *words: str) -> None:
-        """Runs an ip(8) command in the network."""
         subprocess.run([*self.inside, tool("ip"), *words], check=True)
 
 
 def connect(pid: int, name: str, number: int) -> Network:
-    """Gives an address to a process started with `ALONE`, by a link with this name."""
+    """Links and addresses a process started with `ALONE`."""
     place = Path(f"/proc/{pid}/ns/net")
     own = Path("/proc/self/ns/net").readlink()
     eventually(lambda: place.readlink() != own, "a network namespace")
@@ -54,15 +53,15 @@ def connect(pid: int, name: str, number: int) -> Network:
 
 @contextmanager
 def network() -> Iterator[Network]:
-    """Yields an empty network until the end of the block; skips the test if none can be created."""
+    """An empty network; skips the test if that is impossible."""
     if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no network namespace can be made here")
-    # The name contains this process's pid, because another run may use the machine.
+    # Unique per process, because runs may overlap.
     name, number = f"corelane{os.getpid()}", 1 + os.getpid() % 250
     with subprocess.Popen([*ALONE, "sleep", "infinity"]) as process:
         try:
             yield connect(process.pid, name, number)
         finally:
-            # Removed here, because the kernel would remove it only some time after the namespace.
+            # The kernel would remove it with a delay.
             subprocess.run([tool("ip"), "link", "delete", name], check=False)
             process.kill()

@@ -1,4 +1,4 @@
-"""`node-tuner agent` on this machine or on a disposable tree, and the API server's view of its node."""
+"""`node-tuner agent` on this machine or a temporary tree, and its Node object."""
 
 import itertools
 import json
@@ -18,52 +18,49 @@ from stack.programs import program
 PREFIX = "corelane_node_"
 
 PAUSE = 1
-"""Seconds between two passes, the shortest pause that agents accept."""
+"""The shortest pause between passes, in seconds."""
 
 
 class NodeAgent(Agent):
-    """A running agent of a node."""
-
     def json(self, path: str) -> dict:
-        """Returns the agent's findings."""
         reply = self.ask(path)
         assert reply.status == 200, reply.body
         return json.loads(reply.body)
 
     def metrics(self) -> dict[str, float]:
-        """Returns every series by its name without the prefix, all from one moment.
+        """Series without prefix, from one scrape.
 
-        A pass updates its series together with `/readyz` and `/audit`, after it has written its files and the
-        journal. `api_errors_total` and the series of pods follow once the API server has responded. A separate
-        thread writes the log: `said`.
+        Updated together with `/readyz` and `/audit`, after files and journal. `api_errors_total`
+        and pod series follow after the API server's response. For the log, which another thread
+        writes, see `said`.
         """
         lines = self.ask("/metrics").body.decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {series.removeprefix(PREFIX): float(value) for series, value in pairs}
 
     def passes(self) -> None:
-        """Waits for the end of a pass that began after this call."""
+        """Waits for a full pass."""
         called, last = time.time(), self.metrics()["last_pass_timestamp_seconds"]
-        # The next pass begins after the pause, and may begin as soon as the pause could be over.
+        # The next pass starts as soon as the pause may be over.
         for _ in range(1 if called < last + PAUSE else 2):
             last = eventually(lambda last=last: self._pass_after(last), "another pass")
 
     def _pass_after(self, last: float) -> float:
-        """Returns the end of the last pass if it is later than the given one."""
+        """End of the last pass, if newer."""
         found = self.metrics()["last_pass_timestamp_seconds"]
         return found if found > last else 0
 
     def said(self, message: str, **fields: str) -> list[dict]:
-        """Returns the log lines that begin with this message and contain these fields; waits for the first."""
+        """Waits for log lines with this message and these fields."""
         return eventually(lambda: self.said_so_far(message, **fields), f"{message!r} {fields}")
 
     def said_so_far(self, message: str, **fields: str) -> list[dict]:
-        """Like `said`, but does not wait: until the agent has ended, a missing line proves nothing."""
+        """Without waiting; an absent line proves nothing until the agent has ended."""
         found = [line for line in self.lines() if line["message"].startswith(message)]
         return [line for line in found if fields.items() <= line.items()]
 
     def checks(self, pod: str, container: str = "main") -> dict[str, tuple[str, str]]:
-        """Returns state and detail of each check of a container; none before the first check."""
+        """State and detail per check of a container."""
         reply = self.ask("/proof.json")
         pods = json.loads(reply.body)["pods"] if reply.status == 200 else []
         found = {
@@ -76,14 +73,11 @@ class NodeAgent(Agent):
         return {each["check"]: (each["state"], each["detail"]) for each in checks}
 
     def states(self, pod: str, container: str = "main") -> dict[str, str]:
-        """Returns the state of each check."""
         return {name: state for name, (state, _) in self.checks(pod, container).items()}
 
 
 @dataclass
 class Agents:
-    """Starts agents in the test's folder."""
-
     folder: Path
     number: itertools.count = field(default_factory=itertools.count)
 
@@ -95,7 +89,7 @@ class Agents:
         address: str = HOST,
         port: int = 0,
     ) -> Iterator[NodeAgent]:
-        """Starts one agent, which is killed at the end; `before` is a prefix that runs it."""
+        """Killed at the end; `before` is a command prefix."""
         port = port or free_ports(1)
         argv = [*before, program("node-tuner"), "agent", f"--agent.listen={address}:{port}"]
         argv += [f"--agent.interval={PAUSE}s", "--log.format=json"]
@@ -111,24 +105,23 @@ class Agents:
 
 @dataclass(frozen=True)
 class Node:
-    """A Node object of the API server, which no kubelet updates."""
+    """A Node object without a kubelet."""
 
     api: Api
     name: str
 
     def get(self) -> dict:
-        """Returns the object from the API server."""
         return self.api.get("node", self.name)
 
     @property
     def taints(self) -> list[tuple[str, str, str]]:
-        """Returns key, value and effect of each taint, except the API server's own for nodes without a kubelet."""
+        """Without the API server's own taints for nodes without a kubelet."""
         taints = self.get()["spec"].get("taints", [])
         found = [(each["key"], each.get("value", ""), each["effect"]) for each in taints]
         return [taint for taint in found if taint[0] != "node.kubernetes.io/not-ready"]
 
     def events(self) -> dict[str, dict]:
-        """Returns the events of the node, by reason and subject."""
+        """By reason and subject."""
         selector = f"involvedObject.kind=Node,involvedObject.name={self.name}"
         found = self.api.get("events", "--namespace=default", f"--field-selector={selector}")
         return {
@@ -138,7 +131,6 @@ class Node:
 
 @contextmanager
 def node(api: Api, *taints: dict) -> Iterator[Node]:
-    """Creates a Node object, registered with these taints."""
     name = f"node-{secrets.token_hex(4)}"
     create(
         api,
@@ -156,7 +148,6 @@ def node(api: Api, *taints: dict) -> Iterator[Node]:
 
 
 def create(api: Api, described: dict) -> dict:
-    """Creates an object; returns it from the API server."""
     result = api.kubectl("create", "--filename=-", "--output=json", text=json.dumps(described))
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
@@ -164,12 +155,9 @@ def create(api: Api, described: dict) -> dict:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod on a node, reported as running."""
-
     name: str
     uid: str
     id: str
-    """The container's ID at the runtime."""
 
 
 def pod(
@@ -184,9 +172,9 @@ def pod(
     account: str = "",
     port: int = 0,
 ) -> Pod:
-    """Creates a pod with one container in a namespace and on a node, and reports it as running.
+    """Creates a running pod with one container.
 
-    With an admin `port`, it is on loopback and ready.
+    With `port`, it is ready and its admin port is on loopback.
     """
     namespace, on = where
     resources = {
@@ -234,7 +222,7 @@ def pod(
 def state(
     api: Api, namespace: str, of: Pod, container: dict, phase: str = "Running", **more: str | list
 ) -> None:
-    """Reports the state of the pod's container, and more of its status, like a kubelet."""
+    """Updates the pod's status like a kubelet."""
     status = {
         "name": "main",
         "containerID": f"containerd://{of.id}",

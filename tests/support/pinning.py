@@ -1,7 +1,6 @@
-"""The kernel's view of the processes of pods.
+"""How the kernel sees pod processes.
 
-Nodes may be separate machines, so this module is also a program that runs there: it prints a list of the
-processes of the pod with a given UID.
+Also a program: it runs on nodes and prints the processes of a pod by UID.
 """
 
 import json
@@ -14,32 +13,29 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 
 OTHERS = ("pause", "runc", "runc:[2:INIT]")
-"""Processes that hold the namespaces of a pod, and those that briefly start or enter a container."""
+"""Sandboxes, and short-lived helpers that start or enter containers."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a container."""
-
     pid: int
     name: str
     cpus: frozenset[int]
-    """The CPUs on which the process may run, from its main thread."""
+    """Affinity of the main thread."""
 
     threads: dict[str, frozenset[int]]
-    """The CPUs of each thread, by name and ID."""
 
     quotas: list[str]
-    """The CFS quotas of the container and its pod, as the kernel writes them."""
+    """CFS quotas of container and pod, in the kernel's format."""
 
     nice: int
-    """The nice value, which is inherited from the cluster's programs: 0 unless they were started with another."""
+    """Inherited from the cluster's programs; normally 0."""
 
     machine: str | None = None
-    """The node to which the pid belongs; `None` for this machine."""
+    """Node of the pid; `None` for this machine."""
 
     def kill(self) -> None:
-        """Kills the process like the kernel when memory runs out."""
+        """Simulates the OOM killer."""
         if self.machine:
             from support.tuning import inside
 
@@ -49,7 +45,7 @@ class Process:
 
 
 def processes_of(pod_uid: str) -> list[Process]:
-    """Returns the processes of a pod's containers, except the one that holds its namespaces open."""
+    """Without the sandbox process."""
     from cluster import settings
     from cluster.plan import NODES
 
@@ -73,7 +69,7 @@ def _process(found: dict, machine: str | None) -> Process:
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Parses a list of CPUs in the kernel's format, such as 0-1,4 (cpuset(7), "List format")."""
+    """For example 0-1,4 (cpuset(7), "List format")."""
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -82,8 +78,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def look(pod_uid: str) -> list[dict]:
-    """Returns the processes of a pod on this machine."""
-    # The kubelet's two cgroup drivers write the UID with dashes and with underscores.
+    # Dashes or underscores, depending on the cgroup driver.
     names = (f"pod{pod_uid}", f"pod{pod_uid.replace('-', '_')}")
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
@@ -135,7 +130,7 @@ def _allowed(task: Path) -> str:
 
 
 def _quota(folder: Path) -> str:
-    """Returns `none` if there is no quota, which is -1 in cgroup v1 and max in v2."""
+    """`none` without a quota, which is -1 in cgroup v1 and max in v2."""
     v1 = folder / "cpu.cfs_quota_us"
     text = v1.read_text().strip() if v1.exists() else (folder / "cpu.max").read_text().split()[0]
     return "none" if text in ("-1", "max") else text

@@ -1,6 +1,6 @@
-"""Instances of the platform for tests: real processes on their own ports.
+"""Platform instances with real processes and their own ports.
 
-Fixtures: `platform` is one instance for the entire run; `new_platform` creates others.
+Fixtures: `platform` is shared by the run; `new_platform` creates others.
 """
 
 import os
@@ -19,8 +19,6 @@ from stack.ports import free_ports
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica and its addresses."""
-
     name: str
     cpu: int
     url: str
@@ -29,44 +27,36 @@ class Replica:
 
 @dataclass
 class Platform:
-    """One instance of `hack/local`, independent of the user's instances."""
-
     instance: str
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> Path:
-        """Returns the run folder, with the logs and rendered configurations."""
+        """Contains logs and rendered configurations."""
         return REPOSITORY / ".run" / self.instance
 
     @property
     def gateway(self) -> str:
-        """Returns the gateway's URL."""
         return self._url("GATEWAY_PORT")
 
     @property
     def stats(self) -> str:
-        """Returns the URL of the gateway's stats."""
         return self._url("GATEWAY_STATS_PORT")
 
     @property
     def dashboard(self) -> str:
-        """Returns the dashboard's URL."""
         return self._url("DASHBOARD_PORT")
 
     @property
     def envoy_admin(self) -> str:
-        """Returns the URL of Envoy's admin interface."""
         return self._url("ENVOY_ADMIN_PORT")
 
     @property
     def prometheus(self) -> str:
-        """Returns Prometheus' URL."""
         return self._url("PROMETHEUS_PORT")
 
     @property
     def replicas(self) -> list[Replica]:
-        """Returns the running replicas."""
         running = topology.read(self.run)
         assert running, f"instance {self.instance} is not up"
         return [
@@ -80,15 +70,14 @@ class Platform:
         ]
 
     def pid(self, name: str) -> int:
-        """Returns the pid of a process from supervisord; 0 while it is not running."""
+        """From supervisord; 0 if not running."""
         return supervisor.states(self.run).get(name, {}).get("pid", 0)
 
     def pids(self) -> list[int]:
-        """Returns the pids of supervisord and of all processes that it started."""
+        """supervisord and everything it started."""
         return processes.find(self.run)
 
     def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Runs `hack/local` on this instance."""
         with self.begin(*arguments, **variables) as process:
             output, errors = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
@@ -96,7 +85,7 @@ class Platform:
     def begin(
         self, *arguments: str, stdout: int = subprocess.PIPE, **variables: str
     ) -> subprocess.Popen[str]:
-        """Starts `hack/local` on this instance; the caller waits for its end."""
+        """Starts `hack/local` without waiting."""
         return subprocess.Popen(
             [sys.executable, "hack/local", *arguments],
             cwd=REPOSITORY,
@@ -113,7 +102,7 @@ class Platform:
         )
 
     def up(self) -> None:
-        """Starts the instance; the error shows the output of `up`."""
+        """Raises with the output of `up`."""
         result = self.command("up")
         assert result.returncode == 0, result.stdout + result.stderr
 
@@ -123,7 +112,7 @@ class Platform:
 
 @pytest.fixture(scope="session")
 def new_platform() -> Iterator[Callable[[int], Platform]]:
-    """Returns a function that creates stopped instances, all of which are taken down at the end."""
+    """Creates stopped instances; all are taken down at the end."""
     made: list[Platform] = []
 
     def make(replicas: int) -> Platform:
@@ -145,7 +134,7 @@ def new_platform() -> Iterator[Callable[[int], Platform]]:
 
 @pytest.fixture(scope="session")
 def platform(new_platform: Callable[[int], Platform]) -> Platform:
-    """Yields two replicas, gateway and Prometheus, which are up for the entire test run."""
+    """Two replicas, gateway and Prometheus, running for the whole test run."""
     instance = new_platform(2)
     instance.up()
     return instance

@@ -1,6 +1,6 @@
-"""Projects over HTTP: servers that store them in SQLite, a client that may change them, and streams of saves.
+"""Projects over HTTP: SQLite servers, an authorised client, and streams of saves.
 
-A stream remembers the acknowledged saves.
+A stream remembers acknowledged saves.
 """
 
 import http.client
@@ -23,31 +23,27 @@ from stack.replica import Server
 TOKEN = credentials.token()
 
 PATIENT = ("--database.wait", "1h", "--database.statement-timeout", "1h")
-"""Flags for servers whose requests wait for a lock of the test: no time limit ends the wait, however slow the
-machine is.
-"""
+"""Requests wait for the test's lock without a timeout."""
 
 
 @dataclass(frozen=True)
 class Database:
-    """A folder with a database file and a file of tokens."""
+    """Folder with database and token file."""
 
     folder: Path
 
     @property
     def path(self) -> Path:
-        """Returns the database file."""
         return self.folder / "projects.db"
 
     def flags(self) -> list[str]:
-        """Returns flags with which a server stores its projects here and accepts `TOKEN`."""
+        """Server flags for this database and `TOKEN`."""
         file = self.folder / "tokens"
         file.write_text(credentials.line("tests", TOKEN))
         return ["--database.path", str(self.path), "--auth.tokens", str(file)]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes every other writer wait."""
         connection = self.connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -56,11 +52,10 @@ class Database:
             connection.close()
 
     def connect(self) -> sqlite3.Connection:
-        """Opens a connection of the test."""
         return sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
 
     def rows(self) -> dict[str, dict]:
-        """Returns every document in the file by its ID; checks that the file is sound."""
+        """All documents by id; checks integrity."""
         connection = self.connect()
         try:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -71,8 +66,6 @@ class Database:
 
 
 class Projects:
-    """One connection to a server, with a token."""
-
     def __init__(self, url: str, token: str | None = TOKEN) -> None:
         self._client = Client(url)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -84,7 +77,7 @@ class Projects:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Sends one request; a body other than bytes is sent as JSON."""
+        """Bodies other than bytes are sent as JSON."""
         all_headers = self._headers | dict(headers or {})
         if body is not None:
             all_headers = {"Content-Type": "application/json"} | all_headers
@@ -94,34 +87,29 @@ class Projects:
         return self._client.ask(path, method, body=body, headers=all_headers)
 
     def create(self, document: Mapping[str, object]) -> dict:
-        """Creates a project; returns it from the server's response."""
         reply = self.ask("/projects", "POST", document)
         assert reply.status == 201, reply
         return json.loads(reply.body)
 
     def page(self, **query: object) -> dict:
-        """Returns a page of the list."""
         reply = self.ask(f"/projects?{urlencode(query)}")
         assert reply.status == 200, reply
         return json.loads(reply.body)
 
     def close(self) -> None:
-        """Closes the connection."""
         self._client.close()
 
 
 def path(project: Mapping[str, object]) -> str:
-    """Returns a project's path."""
     return f"/projects/{project['id']}"
 
 
 def key(project: Mapping[str, object]) -> str:
-    """Returns a project's ID in the format of `Database.rows`."""
     return str(project["id"]).replace("-", "")
 
 
 def whole(name: str = "whole") -> dict:
-    """Returns a document with every member, of about 5 kB."""
+    """All fields, about 5 kB."""
     tasks = [{"title": f"task {n}", "done": n % 2 == 0, "notes": "n" * 150} for n in range(22)]
     return {
         "name": name,
@@ -133,7 +121,7 @@ def whole(name: str = "whole") -> dict:
 
 
 def problem(reply: Reply, status: int, slug: str) -> dict:
-    """Returns the members of a problem document, and checks its status and type."""
+    """Checks status and type; returns the problem's members."""
     assert reply.status == status, reply
     assert reply.headers["content-type"] == "application/problem+json"
     members = json.loads(reply.body)
@@ -144,76 +132,72 @@ def problem(reply: Reply, status: int, slug: str) -> dict:
 
 @dataclass(frozen=True)
 class Writer:
-    """A user whose token allows writing."""
+    """A client with a token for writing."""
 
     token: str
     file: Path
 
     @classmethod
     def new(cls, folder: Path) -> Self:
-        """Creates a writer whose token is in a new file in this folder."""
+        """Stores a new token in this folder."""
         made = cls(token(), folder / "tokens")
         made.file.write_text(line("writer", made.token))
         return made
 
     def flags(self) -> list[str]:
-        """Returns the flags that configure the server with the token."""
+        """Server flags for the token."""
         return ["--auth.tokens", str(self.file)]
 
     def headers(self, **more: str) -> dict[str, str]:
-        """Returns the headers of a write: `if_match` becomes If-Match."""
         named = {name.replace("_", "-"): value for name, value in more.items()}
         sent = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         return sent | named
 
     def save(self, server: Server, document: dict, path: str = "/projects") -> Reply:
-        """Creates a project, or replaces the project at the path."""
+        """Creates a project, or replaces the one at `path`."""
         method = "POST" if path == "/projects" else "PUT"
         body = json.dumps(document).encode()
         return ask(server.url, path, method, body=body, headers=self.headers())
 
 
 def database_line(server: Server) -> str:
-    """Returns the database line of the readiness page; empty while the database is up."""
+    """Readiness line about the database; empty while it is up."""
     lines = ask(server.admin, "/readyz").body.decode().splitlines()
     return "".join(each for each in lines if each.startswith("database:"))
 
 
 def connected(server: Server) -> None:
-    """Waits until every lane considers the database up: the page shows the line while it is down for any lane."""
+    """Waits for all lanes: the line is shown while any of them is disconnected."""
     eventually(lambda: not database_line(server), "a database that is up")
 
 
 def lists(server: Server) -> int:
-    """Returns the status of a read."""
     return ask(server.url, "/projects").status
 
 
 def document(random_source: random.Random, size: int = 5000) -> dict:
-    """Returns a unique project of about this many bytes as JSON."""
+    """Unique JSON of about this size."""
     notes = "".join(random_source.choices("abcdefghij klmnop", k=size // 10))
     tasks = [{"title": f"{n} {notes[:100]}", "done": n % 2 == 0} for n in range(size // 150)]
     return {"name": f"p{random_source.getrandbits(64)}", "description": notes, "tasks": tasks}
 
 
 PAUSE = 0.02
-"""Seconds before a rejected client retries, which leaves the CPUs to starting processes."""
+"""Retry delay, which leaves CPU time to starting processes."""
 
 
 @dataclass
 class Saves:
-    """Clients that save one document at a time, always a new one.
+    """Clients that each keep saving new documents.
 
-    `stored` contains the possible documents of each acknowledged project. These are the last acknowledged
-    document, and those of later saves without acknowledgement, which may or may not have happened. As a context
-    manager, it ends with every client's last save.
+    `stored` maps acknowledged projects to possible documents: the last acknowledged one, and later
+    ones without acknowledgement. Leaving the context waits for the last saves.
     """
 
     url: Callable[[], str]
     writer: Writer
     clients: int = 4
     pause: float = 0.0
-    """Seconds between two saves of a client."""
 
     seed: int = 1
     stored: dict[str, list[dict]] = field(default_factory=dict)
@@ -238,12 +222,11 @@ class Saves:
             thread.join()
 
     def fail(self) -> None:
-        """Waits until one more save is rejected, or ends with its connection."""
+        """Waits for one more failed save."""
         wanted = self.refused + 1
         eventually(lambda: self.refused >= wanted, "a save that fails")
 
     def more(self, count: int) -> None:
-        """Waits for this many additional acknowledgements."""
         wanted = self.acknowledged + count
         what = f"{count} more acknowledged saves"
         eventually(lambda: self.acknowledged >= wanted, what, patience=3 * PATIENCE)
@@ -258,7 +241,7 @@ class Saves:
             try:
                 reply = client.ask(path, method, body, self.writer.headers())
             except (OSError, http.client.HTTPException):
-                # The server was killed, so this save may or may not have happened.
+                # The server was killed; the save may have happened.
                 self._note(path, saved, None)
                 client.close()
                 client = Client(self.url())
@@ -268,7 +251,7 @@ class Saves:
             self._note(path, saved, reply)
             path = reply.headers.get("location", path)
             refused = reply.status not in (200, 201)
-            # About every third save creates a project.
+            # A third of the saves create projects.
             if refused or source.random() < 0.3:
                 path = "/projects"
             self._stop.wait(max(self.pause, PAUSE) if refused else self.pause)
@@ -287,7 +270,7 @@ class Saves:
                 self.unexpected.append(f"{reply.status} {reply.body[:200]!r}")
 
     def check(self, server: Server) -> None:
-        """Asserts that every acknowledged project exists with one of its possible documents."""
+        """Every acknowledged project has one of its possible documents."""
         assert self.unexpected == []
         client = Client(server.url)
         for path, allowed in self.stored.items():

@@ -1,4 +1,4 @@
-"""Handwritten HTTP/1.1: sends any bytes, and reads every response until the end."""
+"""Raw HTTP/1.1: sends any bytes and reads all responses."""
 
 import errno
 import re
@@ -12,16 +12,16 @@ from stack import PATIENCE
 from stack.http import Reply
 
 PIECE = 1024 * 1024
-"""Bytes sent within PATIENCE, which applies to each wait, regardless of the total size."""
+"""Sent in pieces, because PATIENCE applies to each one."""
 
 
 def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
-    """Connects to the address of a URL, with a receive buffer of this size."""
+    """Optionally with a limited receive buffer."""
     address = urlsplit(url)
     connection = socket.socket()
     if receive_bytes:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-    # Send each write immediately, without merging it with the next.
+    # Each write is sent immediately.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(PATIENCE)
     connection.connect((address.hostname, address.port))
@@ -29,7 +29,6 @@ def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
 
 
 def read_until(connection: socket.socket, end: bytes) -> bytes:
-    """Reads until the data contain `end`."""
     received = b""
     while end not in received:
         data = connection.recv(65536)
@@ -39,36 +38,36 @@ def read_until(connection: socket.socket, end: bytes) -> bytes:
 
 
 def exchange(url: str, data: bytes) -> list[Reply]:
-    """Sends the bytes on a separate connection; returns the responses until the other side closes it."""
+    """On a new connection, until the other side closes."""
     with connect(url) as connection:
         try:
             for start in range(0, len(data), PIECE):
                 connection.sendall(data[start : start + PIECE])
         except (BrokenPipeError, ConnectionResetError):
-            # Rejected before everything was sent; the response may still be readable.
+            # Rejected early; the response may still be readable.
             pass
         return replies(until_end(connection))
 
 
 def until_end(connection: socket.socket) -> bytes:
-    """Returns the data until the other side closes or resets the connection."""
+    """Until closed or reset."""
     received = bytearray()
     try:
         while data := connection.recv(65536):
             received += data
             # Envoy's own responses are shorter.
             if len(received) < 65536 and _closes(bytes(received)):
-                # Envoy reads no more, and gives the client a second to close first.
+                # Envoy stops reading and gives the client one second to close.
                 connection.shutdown(socket.SHUT_WR)
     except OSError as error:
-        # Closing a connection that was reset results in ENOTCONN.
+        # ENOTCONN: already reset.
         if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
             raise
     return bytes(received)
 
 
 def _closes(received: bytes) -> bool:
-    """Whether the last response is complete and announces the close."""
+    """Complete, with `connection: close`."""
     head, end, body = received[received.rfind(b"HTTP/1.") :].partition(b"\r\n\r\n")
     size = re.search(rb"\r\ncontent-length: (\d+)", head)
     last = end and b"\r\nconnection: close" in head
@@ -76,7 +75,7 @@ def _closes(received: bytes) -> bool:
 
 
 def replies(data: bytes) -> list[Reply]:
-    """Splits the data into responses, each of which has a length in these tests."""
+    """All responses in these tests have a length."""
     found = []
     while data:
         head, end, data = data.partition(b"\r\n\r\n")
@@ -100,12 +99,11 @@ UPGRADE = (
     b"GET %b HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-"""A request for a WebSocket at a path."""
 
 
 @contextmanager
 def upgrading(address: str = "127.0.0.1") -> Iterator[int]:
-    """Yields the port of a replica that accepts one WebSocket, and echoes the data on it."""
+    """A replica that accepts one WebSocket and echoes."""
     head = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
 
     def echo() -> None:

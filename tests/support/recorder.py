@@ -1,4 +1,4 @@
-"""A back end that stores every received byte, and answers each request plainly."""
+"""A back end that records every byte and answers each request."""
 
 import re
 import selectors
@@ -15,20 +15,17 @@ FOR_ONE_CONNECTION = {b"connection", b"keep-alive", b"proxy-connection", b"upgra
 
 
 class Unclear(Exception):
-    """The received data are not a sequence of well-formed requests."""
+    """Not a sequence of well-formed requests."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it was transmitted."""
-
     line: bytes
     fields: tuple[tuple[bytes, bytes], ...]
     body: bytes
     data: bytes
 
     def values(self, name: bytes) -> list[bytes]:
-        """Returns the values of fields with this name, in lower case."""
         return [value for key, value in self.fields if key == name]
 
 
@@ -44,7 +41,7 @@ class _Peer:
 
 @dataclass
 class Record:
-    """The data received since the last record."""
+    """Everything since the previous record."""
 
     data: bytearray = field(default_factory=bytearray)
     requests: list[Request] = field(default_factory=list)
@@ -52,10 +49,10 @@ class Record:
 
 
 class Recorder:
-    """Listens on two ports: one records, the other is for health checks and does not.
+    """Two ports: one is recorded, the other serves health checks.
 
-    A single thread does everything. In each round, it first reads all available data from all connections and
-    then responds. Once a request is answered, everything sent before it is therefore recorded.
+    A single thread reads all available data before it responds, so everything sent before a
+    response is recorded.
     """
 
     def __init__(self) -> None:
@@ -77,13 +74,11 @@ class Recorder:
         self._thread.start()
 
     def take(self) -> Record:
-        """Returns the data received since the last call."""
         with self._lock:
             taken, self._record = self._record, Record()
             return taken
 
     def close(self) -> None:
-        """Ends the thread and closes every connection."""
         self._wake.send(b"x")
         self._thread.join()
         for each in [*self._listeners, *self._peers, self._wake, self._woken]:
@@ -146,10 +141,10 @@ class Recorder:
 
 
 def parsed(data: bytearray) -> Iterator[Request | None]:
-    """Parses the complete requests in `data`, which the caller extends.
+    """Parses complete requests from `data`, which the caller extends.
 
-    It resumes where it stopped, so that each part of a long body is read only once. It is stricter than RFC
-    9112 requires of a server: data that two readers could interpret differently are `Unclear`.
+    Resumable, so that long bodies are read once. Stricter than RFC 9112: anything ambiguous is
+    `Unclear`.
     """
     while True:
         while (end := data.find(b"\r\n\r\n")) < 0:
@@ -165,7 +160,7 @@ def parsed(data: bytearray) -> Iterator[Request | None]:
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    # Names are tokens in lower case, like Envoy's; values contain no control characters.
+    # Lower-case tokens, as Envoy sends them; no control characters in values.
     match = re.fullmatch(rb"([!#$%&'*+.^`|~0-9a-z-]+): ([\t -~\x80-\xff]*)", line)
     if not match:
         raise Unclear(f"field {line!r}")
@@ -175,11 +170,10 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 
 Body = Generator[None, None, tuple[bytes, int]]
-"""Yields while the body is incomplete; returns the body and its end."""
+"""Yields while incomplete; returns the body and its end."""
 
 
 def _body(fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int) -> Body:
-    """Returns the body that begins at `start`."""
     request = Request(b"", fields, b"", b"")
     if len(request.values(b"host")) != 1:
         raise Unclear("not one Host")
@@ -200,7 +194,7 @@ def _chunks(data: bytearray, start: int) -> Body:
     parts = []
     while True:
         while not (match := CHUNK.match(data, start)):
-            # A chunk's size line has at most ten bytes.
+            # Size lines have at most ten bytes.
             if len(data) - start >= 10:
                 raise Unclear("size of a chunk")
             yield

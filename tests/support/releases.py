@@ -1,7 +1,6 @@
-"""The platform as a Helm release on a cluster.
+"""The platform as a Helm release.
 
-Fixtures: `cluster` is the running cluster; `release` is the platform on it with the values of `make deploy`,
-regardless of earlier tests.
+Fixtures: `cluster` is the running cluster; `release` is the platform as deployed by `make deploy`.
 """
 
 import json
@@ -26,12 +25,12 @@ CHART = REPOSITORY / "charts" / "corelane"
 SERVICE = REPOSITORY / "charts" / "service"
 
 AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2")
-"""Values for a roll-out in which pods do not wait for one another."""
+"""Rollout without staggering."""
 
 
 @dataclass
 class Release:
-    """A release of a chart, which defaults to the umbrella chart."""
+    """The umbrella chart by default."""
 
     cluster: Cluster
     name: str
@@ -39,10 +38,9 @@ class Release:
     settings: list[str] = field(default_factory=list)
     chart: Path = CHART
     served: tuple[object, ...] = ()
-    """The last request that `serve` fulfilled, with the release and pods at that time."""
+    """Arguments and resulting state of the last `serve`."""
 
     def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs Helm in the namespace of the release."""
         result = subprocess.run(
             [tool("helm"), "--namespace", self.cluster.namespace, *map(str, arguments)],
             env=self.cluster.environment,
@@ -63,9 +61,9 @@ class Release:
         wait: bool = True,
         patience: float = ROLL_OUT,
     ) -> subprocess.CompletedProcess[str]:
-        """Installs or upgrades to the values of `make deploy` and these settings, and waits.
+        """Upgrades to the values of `make deploy` plus these, and waits.
 
-        `strings` are values that Helm would parse as numbers.
+        `strings` are passed with --set-string.
         """
         arguments: list[str | Path] = ["upgrade", "--install", self.name, chart or self.chart]
         for file in self.values:
@@ -79,9 +77,7 @@ class Release:
         return self.helm(*arguments, check=check)
 
     def serve(self, *settings: str, strings: tuple[str, ...] = ()) -> None:
-        """Deploys the platform on all nodes with these settings, regardless of its earlier state, until it
-        responds.
-        """
+        """Deploys on all nodes from any earlier state and waits for responses."""
         wanted = self._wish(*settings, strings=strings)
         released, running = self._state()
         if self.served == (wanted, released, running):
@@ -89,7 +85,7 @@ class Release:
         for node in self.cluster.nodes():
             self.cluster.kubectl("uncordon", node)
         if self.served[:2] != (wanted, released):
-            # There is no traffic at this point, so all pods may end at once.
+            # No traffic yet, so pods may stop at once.
             self.upgrade(*settings, *AT_ONCE, strings=strings, wait=False)
             self.upgrade(*settings, strings=strings)
         self.cluster.wait_for_pods("server", 2)
@@ -98,16 +94,16 @@ class Release:
         self.served = (wanted, *self._state())
 
     def installed(self) -> Self:
-        """Returns the release after `make deploy`: the first `serve` without settings only waits for its pods."""
+        """After `make deploy`, the first `serve` only waits for its pods."""
         self.served = (self._wish(), self._state()[0], [])
         return self
 
     def _wish(self, *settings: str, strings: tuple[str, ...] = ()) -> tuple[object, ...]:
-        # Includes the values, in which releases created by `replace` differ.
+        # Includes values, which differ between releases made by `replace`.
         return settings, strings, [file.read_text() for file in self.values]
 
     def _state(self) -> tuple[list[object], list[object]]:
-        """Returns all state that a test may change: revisions and their content; nodes, and the pods on them."""
+        """Everything a test may change: revisions, content, nodes and pods."""
         released: list[object] = []
         running: list[object] = []
         for found in self.cluster.items("nodes,secrets,deployments,statefulsets,pods"):
@@ -123,18 +119,17 @@ class Release:
         return released, running
 
     def pods(self) -> set[str]:
-        """Returns the names of the replicas of a charts/service release, including terminating ones."""
+        """Replicas of a charts/service release, including terminating ones."""
         chosen = f"corelane/service,app.kubernetes.io/instance={self.name}"
         found = self.cluster.items("pods", "--selector", chosen)
         return {pod["metadata"]["name"] for pod in found}
 
     def rollback(self, revision: int) -> None:
-        """Rolls back to a revision, and waits."""
         self.helm("rollback", self.name, str(revision), "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
 
     @property
     def revision(self) -> int:
-        """Returns the current revision; 0 if nothing is installed."""
+        """0 if not installed."""
         found = self.helm("status", self.name, "--output", "json", check=False)
         if found.returncode == 0:
             return json.loads(found.stdout)["version"]
@@ -143,37 +138,34 @@ class Release:
 
     @property
     def program(self) -> str:
-        """Returns the image with the program corelane that helm test uses."""
+        """Image used by helm test."""
         setting = "service.test.image.tag="
         (tag,) = (each.removeprefix(setting) for each in self.settings if each.startswith(setting))
         return f"docker.io/library/corelane-cli:{tag}"
 
     @cached_property
     def gateway(self) -> str:
-        """Returns the gateway's URL for clients outside the cluster; the values determine its port."""
+        """For clients outside; the port is set by values."""
         return self.cluster.address_of(f"{self.name}-gateway")
 
     @property
     def url(self) -> str:
-        """Returns the gateway's URL, so that code for a server also works with the entire platform."""
+        """Lets server tests run against the platform."""
         return self.gateway
 
     def load(self, **options: object) -> Load:
-        """Returns a constant load on keep-alive connections through the gateway, which slower CPUs can also
-        sustain.
-        """
+        """A constant keep-alive load that slow CPUs sustain, too."""
         return Load(self.gateway, **{"clients": 16, "rate": 200.0 / SLOWER, **options})
 
     @contextmanager
     def each_gateway(self) -> Iterator[list[str]]:
-        """Yields a URL of each ready gateway pod."""
         with ExitStack() as stack:
             pods = self.cluster.ready_pods("gateway")
             yield [stack.enter_context(self.cluster.forwarded(pod.name, 8080)) for pod in pods]
 
     def wait_until_it_answers(self) -> None:
-        """Waits until every ready replica has responded through each gateway, because gateways discover
-        replicas independently.
+        """Every ready replica must answer through each gateway, as they discover replicas
+        independently.
         """
         wanted = {pod.name for pod in self.cluster.ready_pods("server")}
 
@@ -191,14 +183,14 @@ class Release:
 
 
 def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dict) -> Release:
-    """Installs a service in another namespace for the platform's gateway. It requests no CPU, because the nodes
-    have none to spare.
+    """A service in another namespace behind the platform's gateway. No CPU request, as nodes have
+    none to spare.
     """
     tags = dict(setting.split("=") for setting in platform.settings)
     common = {
         "global": {"registry": "docker.io/library"},
         "resources": {"requests": {"memory": "64Mi"}, "limits": {"memory": "128Mi"}},
-        # The gateway discovers a new replica before an old one terminates.
+        # Time for the gateway to discover a replica before the old one stops.
         "minReadySeconds": 3,
         "routes": {"gateway": {"namespace": platform.cluster.namespace}},
         "test": {"image": {"tag": tags["service.test.image.tag"], "pullPolicy": "Never"}},
@@ -210,13 +202,12 @@ def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dic
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """Returns the running cluster."""
     return Cluster(run.kubeconfig(), run.namespace())
 
 
 @pytest.fixture(scope="session")
 def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]:
-    """Deploys this tree's images; if the cluster stays, the release stays too, as `make deploy` leaves it."""
+    """Deploys this tree's images; kept if the cluster is kept."""
     built = images.load()
     releases.install(built)
     yield Release(cluster, run.release(), run.values(), images.settings_of(built)).installed()
@@ -226,6 +217,6 @@ def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]
 
 @pytest.fixture
 def release(deployed: Release) -> Release:
-    """Returns the release as `make deploy` installs it, once it responds."""
+    """Reset to the state of `make deploy`."""
     deployed.serve()
     return deployed

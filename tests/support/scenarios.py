@@ -1,4 +1,4 @@
-"""Runs k6 scenarios like in a container, from a folder with only `scenarios` and `lib`; also servers that fail."""
+"""Runs k6 scenarios as in a container, with only `scenarios` and `lib`; and failing servers."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from stack.replica import Server
 from tools import resolve
 
 THRESHOLDS_FAILED = 99
-"""k6's exit status for a failed threshold."""
+"""k6 exit code."""
 
 SMALL = {
     "smoke": {"RATE": "45", "DURATION": "1s"},
@@ -34,16 +34,15 @@ SMALL = {
     "s3-c10k-20000": {"VUS": "150", "ROUNDS": "1"},
     "s4-keepalive-div": {"RATE": "20", "DURATION": "3s"},
 }
-"""Settings with which each scenario ends within seconds, even on a busy machine."""
+"""Finishes within seconds, even on a busy machine."""
 
 PATIENT = {"P99_MS": "20000"}
-"""An objective that a busy machine also meets."""
 
 TOKEN = "scenarios-0123456789abcdef"
-"""The token that allows writing projects of a failing server."""
+"""For writing projects on a failing server."""
 
 ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/projects/{id}")
-"""Routes that scenarios request, except the one that creates projects."""
+"""All routes used by scenarios except project creation."""
 
 AT_ONCE = 6
 LONGEST = 180
@@ -51,7 +50,7 @@ LONGEST = 180
 
 @dataclass(frozen=True)
 class Ended:
-    """A completed run: k6's exit status, summary and output."""
+    """Exit code, summary and output of k6."""
 
     exit_code: int
     data: dict
@@ -59,16 +58,14 @@ class Ended:
 
     @property
     def failed(self) -> list[str]:
-        """Returns the failed thresholds."""
         return failed_thresholds(self.data)
 
     def value(self, metric: str, key: str) -> float:
-        """Returns a statistic of a metric."""
         return self.data["metrics"][metric]["values"][key]
 
 
 class Container:
-    """A folder with the scripts, and an environment with only a run's variables.
+    """The scripts, with only a run's variables as environment.
 
     Runs mostly wait, so several run concurrently.
     """
@@ -81,7 +78,7 @@ class Container:
             shutil.copytree(REPOSITORY / "loadtests" / name, folder / name)
 
     def run(self, scenario: str, **variables: str) -> Ended:
-        """Runs one scenario to its end; it prints the summary on standard output."""
+        """Prints the summary to standard output."""
         argv = [self.k6, "run", "--address", "", "--quiet", "--no-usage-report", "--no-color"]
         result = subprocess.run(
             [*argv, f"scenarios/{scenario}.js"],
@@ -96,11 +93,9 @@ class Container:
         return Ended(result.returncode, json.loads(lines[-1]) if lines else {}, result.stderr)
 
     def begin(self, scenario: str, **variables: str) -> Future[Ended]:
-        """Like `run`, concurrently with other runs."""
         return self.pool.submit(self.run, scenario, **variables)
 
     def begin_all(self, **variables: str) -> dict[str, Future[Ended]]:
-        """Starts every scenario in its small form."""
         return {
             name: self.begin(name, **PATIENT, **small, **variables) for name, small in SMALL.items()
         }
@@ -109,7 +104,7 @@ class Container:
 def failing_server(
     run: Callable[..., Server], folder: Path, routes: Sequence[str], share: float, **effect: dict
 ) -> Server:
-    """Starts a server with one lane and projects, and with this fault on these routes."""
+    """One lane, projects, and a fault on these routes."""
     tokens = folder / "tokens"
     tokens.write_text(f"test sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}\n")
     flags = ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
@@ -121,7 +116,7 @@ def failing_server(
 
 
 def bench(name: str, out: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs a benchmark to its end; the caller judges the result."""
+    """The caller checks the result."""
     argv = [sys.executable, "loadtests/bench", name, "--out", out, *arguments]
     argv = [str(argument) for argument in argv]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""Runs a program some of whose system calls fail, like under a container's filter (seccomp(2)).
+"""Makes system calls fail as a container's seccomp(2) filter does.
 
-As a command, it takes the numbers of the system calls, separated by commas, and the program with its arguments.
+Usage: comma-separated system call numbers, program, arguments.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import struct
 import sys
 
 NUMBERS = {
-    # All architectures use the same number (openat2 was added in Linux 5.6).
+    # The same everywhere (new in Linux 5.6).
     "openat2": {"x86_64": 437, "aarch64": 437},
     "setpriority": {"x86_64": 141, "aarch64": 140},
     "sched_setscheduler": {"x86_64": 144, "aarch64": 119},
@@ -19,22 +19,21 @@ NUMBERS = {
 
 LOAD_NUMBER, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOWED, FAILS = 0x7FFF0000, 0x50001
-"""SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with EPERM."""
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER = 38, 22, 2
 
 
 def without(*calls: str) -> tuple[str, ...]:
-    """Returns a command that runs another one without these system calls."""
+    """Prefix that disables these system calls."""
     numbers = ",".join(str(NUMBERS[call][platform.machine()]) for call in calls)
     return (sys.executable, __file__, numbers)
 
 
 def deny(numbers: list[int]) -> None:
-    """Makes these system calls fail in this process from now on, even after it executes another program."""
+    """Also applies after exec."""
     code = [(LOAD_NUMBER, 0, 0, 0)]
     for at, number in enumerate(numbers):
-        # Jump to the last line, over the other comparisons and the line that allows the call.
+        # Jumps past the remaining comparisons and the allow rule.
         code.append((EQUAL, len(numbers) - at, 0, number))
     code += [(RETURN, 0, 0, ALLOWED), (RETURN, 0, 0, FAILS)]
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))

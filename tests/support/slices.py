@@ -1,4 +1,4 @@
-"""EndpointSlices on the API server, and the agent that writes them into Envoy's files."""
+"""EndpointSlices, and the agent that writes them to Envoy's files."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ ACCOUNT = "gateway"
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of Services in a namespace; the Service has a default name."""
+    """Slices of a namespace's Services."""
 
     api: Api
     namespace: str
@@ -45,7 +45,7 @@ class Slices:
         service: str = SERVICE,
         names: tuple[str, ...] = ("http", "admin"),
     ) -> None:
-        """Writes a slice; each endpoint has an address, its conditions, and a zone or none."""
+        """Writes a slice; endpoints have an address, conditions and an optional zone."""
         described = [
             {
                 "addresses": [address],
@@ -66,23 +66,21 @@ class Slices:
         self._kubectl("apply", "--filename", "-", text=json.dumps(slice_))
 
     def delete(self, name: str) -> None:
-        """Deletes a slice."""
         self._kubectl("delete", "endpointslice", name)
 
     def account(self) -> str:
-        """Creates a service account of the namespace without rights; returns its token."""
+        """A service account without rights; returns its token."""
         self._kubectl("create", "serviceaccount", ACCOUNT)
         return self._kubectl("create", "token", ACCOUNT)
 
     def permit(self, account: str) -> None:
-        """Allows the account of another namespace to read the slices of this one."""
+        """Lets an account of another namespace read these slices."""
         verbs = ("--verb=list,watch", "--resource=endpointslices.discovery.k8s.io")
         self._kubectl("create", "role", ACCOUNT, *verbs)
         subject = f"--serviceaccount={account}:{ACCOUNT}"
         self._kubectl("create", "rolebinding", ACCOUNT, f"--role={ACCOUNT}", subject)
 
     def forbid(self) -> None:
-        """Revokes that right."""
         self._kubectl("delete", "rolebinding", ACCOUNT)
 
     def _kubectl(self, *arguments: str, text: str = "") -> str:
@@ -92,22 +90,19 @@ class Slices:
 
 
 class _Sockets:
-    """Sockets that are closed together."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._ended = False
 
     def add(self, *sockets: socket.socket) -> None:
-        """Adds sockets to close at the end; after the end, closes them immediately."""
+        """Registers sockets to close; closes them immediately after the end."""
         with self._lock:
             self._sockets += sockets
             if self._ended:
                 self._close()
 
     def end(self) -> None:
-        """Closes all sockets, including those added later."""
         with self._lock:
             self._ended = True
             self._close()
@@ -120,10 +115,10 @@ class _Sockets:
 
 
 class Wire:
-    """An agent's only path to the API server, which a test can cut."""
+    """The agent's only connection to the API server, which tests can cut."""
 
     def __init__(self, api: Api, folder: Path, token: str = "") -> None:
-        """Uses the rights of the account with this token, or an administrator's."""
+        """An administrator's rights unless a token is given."""
         kubeconfig = json.loads(api.kubeconfig.read_text())
         if token:
             kubeconfig["users"][0]["user"] = {"token": token}
@@ -136,14 +131,12 @@ class Wire:
         self._sockets = _Sockets()
 
     def join(self) -> None:
-        """Starts to forward connections."""
         listener = socket.create_server(("127.0.0.1", self._port), reuse_port=True)
         self._sockets = _Sockets()
         self._sockets.add(listener)
         threading.Thread(target=self._accept, args=(listener, self._sockets), daemon=True).start()
 
     def cut(self) -> None:
-        """Closes every connection and rejects new ones."""
         self._sockets.end()
 
     def _accept(self, listener: socket.socket, sockets: _Sockets) -> None:
@@ -165,7 +158,6 @@ class Wire:
 
 @pytest.fixture
 def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
-    """Yields an open path to the API server."""
     way = Wire(api, tmp_path)
     way.join()
     yield way
@@ -173,22 +165,17 @@ def wire(api: Api, tmp_path: Path) -> Iterator[Wire]:
 
 
 class EndpointsAgent(Agent):
-    """A running `gateway-agent endpoints`."""
-
     folder: Path
-    """The folder for Envoy's files."""
 
     @property
     def file(self) -> Path:
-        """Returns the file of the cluster "server"."""
         return self.file_of(CLUSTER)
 
     def file_of(self, cluster: str) -> Path:
-        """Returns the file of a cluster."""
         return self.folder / f"{cluster}.json"
 
     def metrics(self, cluster: str = CLUSTER) -> dict[str, float]:
-        """Returns every series of a cluster by its name without the prefix, with other labels if any."""
+        """Series of a cluster without prefix."""
         lines = ask(self.url, "/metrics").body.decode().splitlines()
         series = rf'corelane_gateway_agent_(\w+){{envoy_cluster_name="{cluster}",?(.*)}} (\S+)'
         found = filter(None, (re.fullmatch(series, line) for line in lines))
@@ -198,11 +185,10 @@ class EndpointsAgent(Agent):
         }
 
     def missing(self) -> str:
-        """Returns what Envoy lacks according to the agent."""
         return ask(self.url, "/readyz").body.decode()
 
     def logged(self, words: str) -> list[dict]:
-        """Waits for log lines with these words, and returns them."""
+        """Waits for matching lines."""
 
         return eventually(
             lambda: [
@@ -212,7 +198,7 @@ class EndpointsAgent(Agent):
         )
 
     def endpoints(self, cluster: str = CLUSTER) -> dict[str, str] | None:
-        """Returns the addresses in a file with their health; none without a file."""
+        """Addresses and health in the file."""
         file = self.file_of(cluster)
         if not file.exists():
             return None
@@ -225,13 +211,13 @@ class EndpointsAgent(Agent):
         }
 
     def wait_for(self, wanted: dict[str, str], cluster: str = CLUSTER) -> None:
-        """Waits until the file contains these addresses."""
+        """Waits for these addresses in the file."""
         becomes(lambda: self.endpoints(cluster), wanted)
 
 
 @dataclass
 class Agents:
-    """Starts agents that write to the same folder, and by default watch the same Service."""
+    """Agents with a shared folder and, by default, the same Service."""
 
     folder: Path
     namespace: str
@@ -246,9 +232,9 @@ class Agents:
         services: tuple[str, ...] = (),
         within: tuple[str, ...] = (),
     ) -> Iterator[EndpointsAgent]:
-        """Starts one agent, which is killed at the end; its files are in the test's folder or in another.
+        """Killed at the end.
 
-        `within` is a command that becomes the agent.
+        `within` is a command prefix.
         """
         port = free_ports(1)
         folder = folder or self.folder

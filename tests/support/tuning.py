@@ -1,6 +1,6 @@
-"""The agents of node tuning on a cluster, as a Helm release in their own namespace.
+"""Node tuning as a Helm release in its own namespace.
 
-Fixture: `tuning` is that release, which is removed afterwards with all of its changes.
+Fixture: `tuning`, removed afterwards with all its changes.
 """
 
 import json
@@ -35,13 +35,12 @@ MACHINE = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/class/net/lo/queues",
 )
-"""Settings of the machine itself, which the tests must not change."""
+"""Must not be changed by tests."""
 
 MOVING = ("nf_conntrack_count", "spurious", "effective_affinity", "effective_affinity_list")
-"""Values that the kernel counts or decides."""
 
 OF_DEVICES = ("/conf/", "/neigh/")
-"""Parts of paths that appear and disappear with network devices."""
+"""Come and go with network devices."""
 
 VALUES = {
     "global": {"registry": "docker.io/library"},
@@ -56,13 +55,10 @@ VALUES = {
 
 @dataclass(frozen=True)
 class Tuning:
-    """The release, and the kernel's view of the nodes."""
-
     cluster: Cluster
     tag: str
 
     def helm(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs Helm in the namespace."""
         result = subprocess.run(
             [tool("helm"), "--namespace", NAMESPACE, *map(str, arguments)],
             env=self.cluster.environment,
@@ -78,7 +74,7 @@ class Tuning:
     def install(
         self, *, check: bool = True, patience: float = ROLL_OUT, **values: object
     ) -> subprocess.CompletedProcess[str]:
-        """Installs or upgrades to these values, and waits until every agent is ready."""
+        """Waits for all agents."""
         given = [f"{key}={json.dumps(value)}" for key, value in {**VALUES, **values}.items()]
         arguments: list[str | Path] = ["upgrade", "--install", RELEASE, CHART, "--reset-values"]
         for setting in given:
@@ -88,27 +84,26 @@ class Tuning:
         return self.helm(*arguments, check=check)
 
     def uninstall(self) -> None:
-        """Uninstalls the release, and waits until everything is gone."""
+        """Waits until everything is gone."""
         self.helm("uninstall", RELEASE, "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
 
     def agent(self, node: str) -> str:
-        """Returns the URL of a node's agent."""
         addresses = self.cluster.get("node", node)["status"]["addresses"]
         ip = next(each["address"] for each in addresses if each["type"] == "InternalIP")
         return f"http://{ip}:{PORT}"
 
     def audit(self, node: str) -> dict[tuple[str, str], dict]:
-        """Returns the rows of an agent's last pass, by knob and target."""
+        """The last pass, by knob and target."""
         found = json.loads(ask(self.agent(node), "/audit.json").body)
         return {(row["name"], row["target"]): row for row in found["knobs"]}
 
     def proof(self, node: str) -> dict:
-        """Returns an agent's findings for the pods of its node; empty until the API server has listed pods."""
+        """An agent's findings; empty until pods are listed."""
         reply = ask(self.agent(node), "/proof.json")
         return json.loads(reply.body) if reply.status == 200 else {"pods": []}
 
     def test(self) -> tuple[bool, str]:
-        """Returns whether the release's own test passes, and its output if it fails."""
+        """Result and output of `helm test`."""
         result = self.helm("test", RELEASE, "--timeout", "60s", check=False)
         if result.returncode == 0:
             return True, ""
@@ -116,28 +111,24 @@ class Tuning:
         return False, f"{result.stdout}{result.stderr}{said.stdout}"
 
     def metrics(self, node: str) -> str:
-        """Returns the metrics that Prometheus would scrape."""
         return ask(self.agent(node), "/metrics").body.decode()
 
     def pods(self) -> dict[str, dict]:
-        """Returns the agents' pods by node."""
         selector = "app.kubernetes.io/name=corelane-node-tuning"
         pods = self.cluster.items("pods", "--selector", selector)
         return {pod["spec"]["nodeName"]: pod for pod in pods}
 
     def events(self, node: str) -> set[str]:
-        """Returns the reasons of a node's events."""
         everywhere = Cluster(self.cluster.kubeconfig, "default")
         found = everywhere.items("events", "--field-selector", f"involvedObject.name={node}")
         return {event["reason"] for event in found}
 
     def wait(self, condition: object, what: str) -> None:
-        """Waits for a change by the agents or the cluster."""
         eventually(condition, what, patience=ROLL_OUT, pause=PAUSE)
 
 
 def inside(node: str, *words: str) -> str:
-    """Runs a command in the network and mount namespaces of a `make cluster-up` node."""
+    """In the network and mount namespaces of a node."""
     argv = [sys.executable, REPOSITORY / "hack" / "cluster", "enter", node, *words]
     result = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND, check=False)
     assert result.returncode == 0, f"{node}: {words}: {result.stderr}"
@@ -145,7 +136,7 @@ def inside(node: str, *words: str) -> str:
 
 
 def machine() -> dict[str, bytes]:
-    """Returns every setting of this machine that the agents could reach."""
+    """Everything agents could change here."""
     found = {}
     for place in map(Path, MACHINE):
         files = place.rglob("*") if place.is_dir() else [place]
@@ -153,7 +144,7 @@ def machine() -> dict[str, bytes]:
             moves = file.name in MOVING or any(part in str(file) for part in OF_DEVICES)
             if moves or not file.is_file():
                 continue
-            # Some files are write-only, and some queues have no such file.
+            # Some files are write-only or missing.
             with suppress(OSError):
                 found[str(file)] = file.read_bytes()
     return found
@@ -161,28 +152,28 @@ def machine() -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def tuner_tag(cluster: Cluster) -> str:
-    """Returns the tag under which the nodes have this tree's agent."""
+    """Tag of this tree's agent on the nodes."""
     del cluster
     return images.load_as("node-tuner", "")
 
 
 @pytest.fixture(scope="module")
 def agents_namespace(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
-    """Creates one namespace for all tests of a module, each of which would otherwise wait for its deletion."""
+    """Shared by the module, because deletion is slow."""
     with namespace_for_agents(cluster, tuner_tag) as tuning:
         yield tuning
 
 
 @pytest.fixture
 def tuning(agents_namespace: Tuning) -> Iterator[Tuning]:
-    """Yields an uninstalled release; afterwards, the machine must be unchanged."""
+    """Initially uninstalled; the machine must be unchanged at the end."""
     with undone(agents_namespace):
         yield agents_namespace
 
 
 @contextmanager
 def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
-    """Creates a namespace that admits privileged pods, whose changes are undone at the end."""
+    """A privileged namespace, cleaned up at the end."""
     own = Cluster(cluster.kubeconfig, NAMESPACE)
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
     namespace = {
@@ -201,7 +192,7 @@ def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
 
 @contextmanager
 def undone(tuning: Tuning) -> Iterator[None]:
-    """Removes everything that is installed inside the context, with its changes."""
+    """Uninstalls everything from this context, with its changes."""
     before = machine()
     try:
         yield

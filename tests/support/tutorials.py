@@ -1,4 +1,4 @@
-"""A reader of the documentation who types its commands."""
+"""A reader who types the commands of the documentation."""
 
 import os
 import re
@@ -15,7 +15,6 @@ from stack.ports import free_ports
 
 
 def blocks(page: str, heading: str = "") -> list[str]:
-    """Returns the commands of a page, or of one of its sections."""
     text = (REPOSITORY / page).read_text()
     if heading:
         _, text = text.split(f"\n{heading}\n", 1)
@@ -24,14 +23,14 @@ def blocks(page: str, heading: str = "") -> list[str]:
 
 
 def answered(output: str) -> tuple[set[str], int]:
-    """Returns the replicas in the output of docs/own-service.md, section 2, and how many requests they answered."""
+    """Replicas and request count in the output of docs/own-service.md, section 2."""
     rows = [line.split() for line in output.splitlines()]
     assert all(row[1] == "corelane-replica:" for row in rows), output
     return {row[2] for row in rows}, sum(int(row[0]) for row in rows)
 
 
 def two_replicas() -> dict[str, str]:
-    """Returns the environment of a local platform with two replicas on separate ports."""
+    """Environment for a platform with two replicas and its own ports."""
     first = free_ports(9)
     names = [*VARIABLES][:-2]
     return {
@@ -44,17 +43,15 @@ def two_replicas() -> dict[str, str]:
 
 @dataclass
 class Reader:
-    """Types commands, one block at a time, in one shell and in additional shells."""
+    """Types one block at a time, in one or more shells."""
 
     home: Path
     blocks: list[str]
     environment: dict[str, str]
     instead: dict[str, str] = field(default_factory=dict)
-    """Replacements for names in the page."""
 
     @property
     def gateway(self) -> str:
-        """Returns the URL of the local gateway."""
         return f"http://localhost:{self.environment['GATEWAY_PORT']}"
 
     def _next(self) -> str:
@@ -64,7 +61,7 @@ class Reader:
         return block
 
     def types(self) -> str:
-        """Runs the next block, in which no command may fail; returns its output."""
+        """Runs the next block without errors; returns its output."""
         state = self.home / "state"
         script = f"{self._next()}\nenv -0 >{state}"
         done = self._bash(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -77,7 +74,7 @@ class Reader:
 
     @contextmanager
     def elsewhere(self) -> Iterator[tuple[Path, subprocess.Popen]]:
-        """Runs the next block in another terminal; returns the file with its output, and its shell."""
+        """Runs the next block in another terminal; returns output file and shell."""
         file = self.home / f"{len(self.blocks)}.log"
         with file.open("wb") as output:
             shell = self._bash(
@@ -86,7 +83,7 @@ class Reader:
         try:
             yield file, shell
         finally:
-            # A background test ignores SIGINT, which its children would inherit.
+            # Background jobs ignore SIGINT, and so would their children.
             os.killpg(shell.pid, signal.SIGTERM)
             shell.wait()
 

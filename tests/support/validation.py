@@ -1,4 +1,4 @@
-"""Validates the gateway chart's configuration with the real Envoy."""
+"""Validates the gateway's configuration with the real Envoy."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from stack.credentials import certificate, issuer
 from stack.rendering import envoy_files
 from tools.resolve import tool
 
-# Without one of them, Envoy's memory monitor fails the validation (the root of cgroup v2 has none).
+# Envoy's memory monitor needs one of these; the root of cgroup v2 has none.
 CGROUP_FILES = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -21,16 +21,15 @@ CGROUP_FILES = (
 
 @cache
 def _keys() -> str:
-    """Returns an issuer's keys, without which Envoy rejects a configuration that checks tokens."""
+    """JWKS, without which Envoy rejects token checks."""
     with tempfile.TemporaryDirectory() as folder:
         return issuer(Path(folder)).keys()
 
 
 def accepted(folder: Path, *settings: str, **options: Any) -> None:
-    """Fails unless Envoy accepts the configuration of these values without a warning.
+    """Envoy must accept the configuration without warnings.
 
-    Envoy warns about deprecated and unknown fields and about risky defaults. The files of the pod are in
-    `folder`.
+    These cover deprecated and unknown fields and risky defaults. `folder` contains the pod's files.
     """
     shutil.copy(certificate(folder, "tls", "ec")[0], folder / "ca.crt")
     (folder / "jwks.json").write_text(_keys())
@@ -38,7 +37,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
     files = envoy_files(*settings, **options)
-    # Files that the agent writes for Services without replicas.
+    # The agent's files for Services without replicas.
     for file in re.findall("/run/corelane/([^ ]+[.]json)", files["envoy.yaml"]):
         (folder / file).write_text('{"resources": []}')
     for name, text in files.items():
@@ -53,7 +52,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
         (folder / name).write_text(text)
     argv = [tool("envoy"), "--mode", "validate", "--log-level", "warn", "-c", folder / "envoy.yaml"]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)
-    # A validating Envoy has no clusters, so it cannot fetch keys.
+    # A validating Envoy cannot fetch keys.
     lines = [each for each in result.stderr.splitlines() if "fetch" not in each]
     assert (result.returncode, lines) == (0, [])
     assert "OK" in result.stdout

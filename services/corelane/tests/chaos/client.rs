@@ -1,5 +1,5 @@
-//! Clients that send requests cut at any place, alone and in pipelines, with pauses, and check each
-//! byte of the responses.
+//! Clients that split requests at random points, sent one at a time or pipelined, and verify every
+//! response byte.
 
 use std::cell::Cell;
 use std::fs;
@@ -23,17 +23,14 @@ use crate::script::{Ending, Habit, Script};
 use crate::support::tls;
 use crate::wire::{Heard, Inbox, Transport};
 
-/// State that the clients of a run share.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) habit: Habit,
-    /// Longest wait until a byte is received or sent.
+    /// Timeout of one read or write.
     pub(crate) patience: Duration,
-    /// Whether no new request is sent.
     pub(crate) over: AtomicBool,
-    /// Whether a drain has begun: connections may end between two requests.
     pub(crate) draining: AtomicBool,
 }
 
@@ -47,14 +44,14 @@ impl World {
     }
 }
 
-/// How a connection may be used after a script.
+/// What a client does with a connection after a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Open,
     Ended,
 }
 
-/// Runs one client: one connection after another, each with one script after another.
+/// Runs one client: opens connections in a loop and plays scripts on each.
 pub(crate) async fn live(world: Arc<World>, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     while !world.is_over() {
@@ -70,12 +67,11 @@ pub(crate) async fn live(world: Arc<World>, seed: u64) {
 
 const NO_CONNECTION: &str = "no connection";
 
-/// Runs one connection, from its beginning to its end.
 async fn connect(world: &World, rng: &mut Rng) -> Result<(), String> {
     let unconnected = |error: io::Error| format!("{NO_CONNECTION}: {error}");
     let mut socket = connect_tcp(world, rng).await.map_err(unconnected)?;
     let port = socket.local_addr().map_err(unconnected)?.port();
-    // Read while the connection is open.
+    // Only while the connection is open.
     let more = |what| format!("{what}; {}", queues(port));
     match &world.tls {
         None => talk(world, &mut socket, rng).await.map_err(more),
@@ -90,7 +86,7 @@ async fn connect(world: &World, rng: &mut Rng) -> Result<(), String> {
 async fn connect_tcp(world: &World, rng: &mut Rng) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     if rng.u8(0..5) == 0 {
-        // Large responses then wait for it.
+        // Small, so that large responses have to wait.
         socket.set_recv_buffer_size(8 << 10)?;
     }
     let stream = socket.connect(world.address).await?;
@@ -98,7 +94,6 @@ async fn connect_tcp(world: &World, rng: &mut Rng) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Runs the exchanges of one connection.
 async fn talk(world: &World, io: &mut impl Transport, rng: &mut Rng) -> Result<(), String> {
     let mut inbox = Inbox::new(world.patience);
     while !world.is_over() {
@@ -116,7 +111,6 @@ async fn talk(world: &World, io: &mut impl Transport, rng: &mut Rng) -> Result<(
     Ok(())
 }
 
-/// Sends a script, and reads the responses in the meantime.
 async fn play(
     world: &World,
     io: &mut impl Transport,
@@ -130,7 +124,7 @@ async fn play(
         script.requests.iter().for_each(|recipe| world.ledger.give_up(recipe.number));
     }
     let (mut input, mut output) = tokio::io::split(io);
-    // A drain that begins after the last byte was sent loses nothing of the script.
+    // If the drain starts after the last byte was sent, the whole script must be answered.
     let sent_in_time = Cell::new(false);
     let mut pauses = rng.fork();
     let parts = match script.cut {
@@ -153,18 +147,17 @@ async fn play(
     };
     let mut pauses = rng.fork();
     let hearing = hear(world, &mut input, inbox, script, &sent_in_time, &mut pauses);
-    // Once the last response has arrived, the rest of the script is not sent.
+    // The script is cut off after its last response.
     let (sent, heard) = tokio::join!(writing, hearing);
     let after = heard.map_err(|what| format!("{what} of {script:?}"))?;
-    // After a client has vanished nothing is awaited; a server that drains may end the connection
-    // later.
+    // Nothing to wait for: the client vanished, or a draining server closes the connection in its
+    // own time.
     if script.ending != Ending::Vanish && !world.is_draining() {
         sent.map_err(|error| format!("{error} while sending {script:?}"))?;
     }
     Ok(after)
 }
 
-/// Reads the responses to a script, and the end of its connection if the script ends it.
 async fn hear(
     world: &World,
     input: &mut (impl AsyncRead + Unpin),
@@ -176,7 +169,7 @@ async fn hear(
     if script.ending == Ending::Vanish {
         return Ok(After::Ended);
     }
-    // Not answered, because it was in transit when the server closed.
+    // Unanswered because the server closed the connection first.
     let is_late = || world.is_draining() && !sent_in_time.get();
     for (at, recipe) in script.requests.iter().enumerate() {
         if pauses.u8(0..8) == 0 {
@@ -211,10 +204,9 @@ async fn hear(
     Ok(After::Ended)
 }
 
-/// The text of a system error that broke the connection.
 const BROKEN: &str = "os error";
 
-/// Sends bytes, for which the server must make room in time.
+/// Sends bytes; fails if the server does not make room in time.
 async fn send(world: &World, io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     let sent = async {
         io.write_all(bytes).await?;
@@ -223,7 +215,7 @@ async fn send(world: &World, io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -
     timeout(world.patience, sent).await?
 }
 
-/// Sends a request whose client first asks whether the server wants its body.
+/// Sends a request with `Expect: 100-continue`.
 async fn expect(
     world: &World,
     io: &mut impl Transport,
@@ -262,14 +254,13 @@ async fn expect(
         }
     };
     match asked.await {
-        // The server may close between two parts of a request.
+        // The server may close the connection between two parts of a request.
         Err(what) if world.is_draining() && what.contains(BROKEN) => Ok(After::Ended),
         after => after.map_err(|what| format!("{what}: {recipe:?}")),
     }
 }
 
-/// The kernel's queues at both ends of a connection: bytes that were sent but not received, and
-/// bytes that arrived but were not read (proc_net_tcp in the kernel's documentation).
+/// Send and receive queues of both ends, from /proc/net/tcp.
 fn queues(port: u16) -> String {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port = format!(":{port:04X}");
@@ -286,7 +277,7 @@ fn queues(port: u16) -> String {
     ends.collect::<Vec<_>>().join(", ")
 }
 
-/// Pauses for up to 2 ms, most often not at all.
+/// Usually no pause, otherwise up to 2 ms.
 async fn pause(rng: &mut Rng) {
     match rng.u8(0..10) {
         0..5 => {}

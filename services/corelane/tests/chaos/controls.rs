@@ -1,4 +1,4 @@
-//! Shows that the suite detects faults: with any one rule broken it fails.
+//! Mutation tests of the suite: breaking any rule must make it fail.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use crate::run::{Counts, Course, MANY, Race, alone};
 use crate::script::Habit;
 use crate::support::PATIENCE;
 
-/// Number of answers after which a suite that has found nothing will find nothing.
+/// Responses after which an undetected fault counts as missed.
 const ANSWERS: u64 = 40_000;
 
 fn start(broken: Option<Rule>, habit: Habit, move_one_in: u64, answers: u64) -> Race {
     let chaos = Chaos { seed: 1, move_one_in, park_one_in: 0, lend: false, broken };
     let enough = Counts { answers, ..Counts::default() };
-    // Lost bytes are not awaited for long. If no rule is broken, a busy machine has more time.
+    // Short if bytes are lost on purpose; otherwise long enough for a busy machine.
     let patience = if broken.is_some() { Duration::from_secs(5) } else { PATIENCE };
     let (lanes, connections) = (2, MANY);
     Course { lanes, connections, plain: true, tls: false, habit, patience, chaos, enough }.start()
 }
 
-/// Asserts that a broken rule is found. The first fault ends the run.
+/// Runs until the first fault.
 fn assert_found(rule: Rule, habit: Habit) {
     let race = start(Some(rule), habit, 2, ANSWERS);
     let counts = race.wait();
@@ -46,8 +46,8 @@ fn what_was_read_of_a_head_is_missed() {
     assert_found(Rule::Unread, Habit::Usual);
 }
 
-/// A new registration is not readable in its first poll. A connection that may leave then never
-/// stays.
+/// A new registration is not readable in its first poll, so a connection that is free to leave
+/// never stays.
 #[test]
 fn a_connection_that_need_not_serve_moves_for_ever() {
     let _alone = alone();

@@ -1,12 +1,10 @@
-//! Records which requests were sent, executed and answered. Each request has a number, which all
-//! three sides know.
+//! Ledger of requests sent, executed and answered, keyed by a number that all three sides know.
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Maximum number of faults whose text is kept.
+/// Only this many fault messages are kept.
 const NAMED: usize = 12;
 
-/// The requests of a run, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Book>);
 
@@ -22,11 +20,9 @@ struct Book {
 struct Entry {
     executed: u8,
     answered: u8,
-    /// Whether the client stopped waiting for the response.
     given_up: bool,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) faults: usize,
@@ -34,7 +30,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Fails the test if anything was wrong.
     pub(crate) fn assert_clean(&self, what: &str) {
         assert!(self.faults == 0, "{what}: {} faults:\n{}", self.faults, self.named.join("\n"));
     }
@@ -45,14 +40,12 @@ impl Ledger {
         self.0.lock().expect("nobody panics with it")
     }
 
-    /// Enters a request that is about to be sent, and returns its number.
     pub(crate) fn issue(&self) -> u64 {
         let requests = &mut self.book().requests;
         requests.push(Entry::default());
         requests.len() as u64 - 1
     }
 
-    /// Records that the service was called with this request.
     pub(crate) fn execute(&self, number: u64) {
         match self.entry(number, |entry| entry.executed += 1) {
             Some(Entry { executed: 1, .. }) => {}
@@ -61,19 +54,16 @@ impl Ledger {
         }
     }
 
-    /// Whether the service was called with this request.
     pub(crate) fn is_executed(&self, number: u64) -> bool {
         self.entry(number, |_| {}).is_some_and(|entry| entry.executed > 0)
     }
 
-    /// Records that the client has the whole response.
     pub(crate) fn answer(&self, number: u64) {
         self.entry(number, |entry| entry.answered += 1);
         self.book().answered += 1;
     }
 
-    /// Records that the client no longer waits for this response, of which it has seen nothing or a
-    /// part.
+    /// The client stopped waiting for this response; it has read part of it or nothing.
     pub(crate) fn give_up(&self, number: u64) {
         self.entry(number, |entry| entry.given_up = true);
     }
@@ -101,8 +91,8 @@ impl Ledger {
         self.book().answered
     }
 
-    /// Checks the ledger when no request is in transit any more: each executed request was
-    /// answered, once, and each answered request was executed.
+    /// Final check: every executed request was answered once, and every answered request was
+    /// executed.
     pub(crate) fn close(&self) -> Report {
         let requests = self.book().requests.clone();
         for (number, entry) in requests.iter().enumerate() {

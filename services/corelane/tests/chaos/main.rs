@@ -1,8 +1,7 @@
-//! Connections that park and move whenever they are idle, under clients that cut their requests at
-//! any place. There must be no error, no reset, no lost or doubled byte, and no request that is
-//! executed twice.
+//! Chaos suite: idle connections keep parking and moving between lanes while clients split requests
+//! at random points. No errors, resets, lost or duplicated bytes, or repeated requests are allowed.
 //!
-//! Run it with `make chaos`, which has variables for the length and the seed.
+//! `make chaos` runs it; variables set the duration and the seed.
 
 mod client;
 mod controls;
@@ -21,16 +20,14 @@ use corelane::Chaos;
 use run::{Counts, Course, MANY, alone, descriptors, eventually, resident, timed};
 use script::Habit;
 
-/// The courses in which connections park and move. Without the plain path, connections stay with
-/// hyper.
+/// Courses with parking and moving. Without the plain path, connections stay with hyper.
 fn moving(enough: Counts) -> impl Iterator<Item = Course> {
     courses(enough).filter(|course| course.plain)
 }
 
-/// Maximum growth of memory from the middle of a course to its end, in MiB.
+/// Allowed memory growth in the second half of a course, in MiB.
 const GROWTH: u64 = 32;
 
-/// Number of moves and of parkings in a run.
 fn events() -> u64 {
     number("CHAOS_EVENTS", 10_000)
 }
@@ -39,7 +36,7 @@ fn number(name: &str, usual: u64) -> u64 {
     env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// Courses with and without the plain path, with and without TLS.
+/// All four combinations of plain path and TLS.
 fn courses(enough: Counts) -> impl Iterator<Item = Course> {
     let seed = number("CHAOS_SEED", 1);
     let chaos = Chaos { seed, move_one_in: 2, park_one_in: 3, lend: false, broken: None };
@@ -61,7 +58,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let _alone = alone();
     let events = events().div_ceil(2);
     let mut all = Counts::default();
-    // Runs nothing, so that files which a process opens once are open from now on.
+    // A dry run opens files that the process opens only once.
     let nothing = moving(Counts::default());
     nothing.for_each(|course| course.start().finish().assert_clean("a first server"));
     for course in moving(Counts { moves: events, parkings: events, ..Counts::default() }) {
@@ -77,7 +74,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
         println!("{course:?}: {counts:?}, the last half in {took:.0?}, {grown} MiB more");
         race.finish().assert_clean(&format!("{course:?}"));
         assert!(grown < GROWTH, "{course:?}: {grown} MiB more");
-        // A thread of the server may end a little later.
+        // Server threads may exit slightly later.
         eventually("as few descriptors as before", || descriptors() <= before);
         all.moves += counts.moves;
         all.parkings += counts.parkings;
@@ -85,7 +82,6 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     assert!(all.moves >= 2 * events && all.parkings >= 2 * events, "{all:?}");
 }
 
-/// Every lane borrows connections of the other lanes, which serve them in the meantime.
 #[test]
 fn nothing_is_lost_or_done_twice_while_lanes_lend_their_connections() {
     let _alone = alone();
@@ -101,7 +97,6 @@ fn nothing_is_lost_or_done_twice_while_lanes_lend_their_connections() {
     }
 }
 
-/// Each course has a different server and different clients.
 #[test]
 fn nothing_is_lost_of_old_requests_in_pipelines() {
     let _alone = alone();
@@ -117,7 +112,7 @@ fn nothing_is_lost_of_old_requests_in_pipelines() {
     }
 }
 
-/// Connections are in transit between lanes while lanes end one after another.
+/// Lanes shut down one by one while connections are moving between them.
 #[test]
 fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     let _alone = alone();
@@ -131,9 +126,9 @@ fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     }
 }
 
-/// Most lanes are empty when the drain begins, and end while connections are still in transit to
-/// them from other lanes. Only a drain ends a lane while others continue: their number is fixed, a
-/// panic of a handler affects only its request, and the server ends if a lane ends by itself.
+/// Most lanes are empty when the drain starts, and exit while other lanes still hand connections to
+/// them. This only happens in a drain: the number of lanes is fixed, a panic fails only its
+/// request, and the server exits if a lane does.
 #[test]
 fn lanes_that_end_first_lose_nothing_of_the_others() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Requests: their content, their form, and the response that each must receive.
+//! Requests and the responses they must get.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -6,33 +6,24 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use fastrand::Rng;
 
-/// Size of the largest response.
 pub(crate) const LARGEST: usize = 6 << 20;
 
-/// How a service reads the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Reads it, then responds.
     Read,
-    /// Responds, and reads it when the next request has arrived.
     Late,
-    /// Reads only its first part.
     Half,
-    /// Drops it.
     Drop,
 }
 
-/// How a service produces the body of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Give {
     Whole,
-    /// In parts, with a length that is announced.
     Parts,
-    /// In parts, with an unknown length.
     Chunked,
 }
 
-/// What a service waits for before it responds, and before each part of a body.
+/// When a service responds, and when it sends each part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Nothing,
@@ -40,31 +31,26 @@ pub(crate) enum Wait {
     Timer,
 }
 
-/// How a request carries its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carry {
     Nothing,
     Length(usize),
-    /// In chunks of up to this many bytes.
+    /// Chunks of at most this size.
     Chunks(usize, usize),
 }
 
-/// The connection option of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// HTTP/1.1 without an option.
+    /// HTTP/1.1, no `Connection` header.
     Open,
-    /// HTTP/1.1 with `Connection: close`.
     Close,
-    /// HTTP/1.0 with `Connection: keep-alive`.
     Old,
-    /// HTTP/1.0 without an option.
+    /// HTTP/1.0, no `Connection` header.
     OldClose,
-    /// HTTP/1.1 that requests another protocol, which it does not receive.
+    /// HTTP/1.1 with an upgrade that the server declines.
     Upgrade,
 }
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe {
     pub(crate) number: u64,
@@ -96,7 +82,7 @@ named!(Give: "whole" => Whole, "parts" => Parts, "chunked" => Chunked);
 named!(Wait: "nothing" => Nothing, "turn" => Turn, "timer" => Timer);
 
 impl Recipe {
-    /// A request without a body, whose response is a few bytes that are ready at once.
+    /// A request without a body and an immediate, short response.
     pub(crate) fn simple(number: u64) -> Recipe {
         Recipe {
             number,
@@ -110,7 +96,6 @@ impl Recipe {
         }
     }
 
-    /// Any request that the plain path serves.
     pub(crate) fn plain(number: u64, rng: &mut Rng) -> Recipe {
         let any = Recipe { kept: Kept::Open, ..Recipe::any(number, rng) };
         match any.carry {
@@ -119,13 +104,13 @@ impl Recipe {
         }
     }
 
-    /// Any request that does not end its connection, most likely an HTTP/1.0 request.
+    /// Usually HTTP/1.0; never closes the connection.
     pub(crate) fn old(number: u64, rng: &mut Rng) -> Recipe {
         let any = Recipe::any(number, rng);
         Recipe { kept: *one_of(rng, &[Kept::Old, Kept::Old, any.kept]), ..any }.possible()
     }
 
-    /// Any request that does not end its connection.
+    /// Never closes the connection.
     pub(crate) fn any(number: u64, rng: &mut Rng) -> Recipe {
         let body = *one_of(rng, &[0, 1, 40, 300, 300, 2000, 20_000]);
         let carry = match rng.u8(0..10) {
@@ -158,7 +143,7 @@ impl Recipe {
         recipe.possible()
     }
 
-    /// Makes the request valid: HTTP/1.0 has no chunks, and an unknown length ends the connection.
+    /// HTTP/1.0 has no chunked encoding, and a body of unknown length ends the connection.
     fn possible(mut self) -> Recipe {
         if self.is_old() {
             self.carry = match self.carry {
@@ -175,11 +160,9 @@ impl Recipe {
         self
     }
 
-    /// Turns it into the last request of its connection.
     pub(crate) fn last(self, rng: &mut Rng) -> Recipe {
         let kept = *one_of(rng, &[Kept::Close, Kept::OldClose]);
-        // A body that is not read completely ends the connection as well, if part of it had not
-        // arrived.
+        // So does a body that is not read to its end, if part of it is still missing.
         let take = match self.carry {
             Carry::Nothing => Take::Read,
             _ => *one_of(rng, &[Take::Read, Take::Half, Take::Drop]),
@@ -191,12 +174,10 @@ impl Recipe {
         matches!(self.kept, Kept::Old | Kept::OldClose)
     }
 
-    /// Whether the response ends the connection.
     pub(crate) fn closes(&self) -> bool {
         matches!(self.kept, Kept::Close | Kept::OldClose)
     }
 
-    /// Bytes of the request's body.
     pub(crate) fn body_length(&self) -> usize {
         match self.carry {
             Carry::Nothing => 0,
@@ -204,7 +185,7 @@ impl Recipe {
         }
     }
 
-    /// The request's head, and its body as it is sent.
+    /// Head and body as sent.
     pub(crate) fn words(&self, more: &str) -> (Vec<u8>, Vec<u8>) {
         let method = match (self.head_only, self.carry) {
             (true, _) => "HEAD",
@@ -243,8 +224,7 @@ impl Recipe {
         (head.into_bytes(), body)
     }
 
-    /// The request that a service received, by path and query; `None` for a request that nobody
-    /// sent.
+    /// Parses the request that a service received; `None` if no client sent it.
     pub(crate) fn asked(path: &str, query: Option<&str>) -> Option<Recipe> {
         let mut recipe = Recipe::simple(path.strip_prefix('/')?.parse().ok()?);
         for pair in query?.split('&') {
@@ -261,8 +241,7 @@ impl Recipe {
     }
 }
 
-/// The body of request `number`. If any part of it is mistaken for a request, that is a request
-/// that nobody sent.
+/// Misread as a request, any part of this body shows up as one that no client sent.
 pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|line| {
         format!("GET /smuggled/{number}/{line} HTTP/1.1\r\nHost: chaos\r\n\r\n").into_bytes()
@@ -270,7 +249,7 @@ pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     lines.take(length).collect()
 }
 
-/// The body of the response to request `number`: no two have the same bytes at the same place.
+/// Different for each request at every position.
 pub(crate) fn reply_body(number: u64, length: usize) -> Bytes {
     static NOISE: OnceLock<Bytes> = OnceLock::new();
     const PLACES: usize = 65_521;
@@ -282,12 +261,11 @@ pub(crate) fn reply_body(number: u64, length: usize) -> Bytes {
     noise.slice(begin..begin + length)
 }
 
-/// Chooses one of these at random.
 pub(crate) fn one_of<'a, T>(rng: &mut Rng, all: &'a [T]) -> &'a T {
     &all[rng.usize(0..all.len())]
 }
 
-/// Cuts `length` bytes into one to three parts, at any places.
+/// Splits `length` bytes at random into one to three parts.
 pub(crate) fn cut(length: usize, rng: &mut Rng) -> Vec<Range<usize>> {
     let mut ends: Vec<_> = (0..rng.usize(0..3)).map(|_| rng.usize(0..=length)).collect();
     ends.push(length);

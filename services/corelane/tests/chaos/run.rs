@@ -1,4 +1,4 @@
-//! A server and its clients, which run until enough connections have parked and moved.
+//! Runs a server and its clients until enough connections have parked and moved.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,29 +17,23 @@ use crate::service;
 use crate::support::tls::Authority;
 use crate::support::{self, Running};
 
-/// Number of connections at a time in courses with many.
 pub(crate) const MANY: u64 = 64;
 
-/// Interval between checks of the server's counters.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     pub(crate) lanes: usize,
-    /// Number of connections at a time.
     pub(crate) connections: u64,
     pub(crate) plain: bool,
     pub(crate) tls: bool,
     pub(crate) habit: Habit,
-    /// Longest wait until a byte is received or sent.
+    /// Timeout of one read or write.
     pub(crate) patience: Duration,
     pub(crate) chaos: Chaos,
-    /// Counts at which the course ends.
     pub(crate) enough: Counts,
 }
 
-/// Counts of the server and of the clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) moves: u64,
@@ -67,7 +61,6 @@ impl Counts {
     }
 }
 
-/// Sum of a family over its labels.
 fn sum(text: &str, family: &str) -> u64 {
     let lines = text
         .lines()
@@ -76,7 +69,6 @@ fn sum(text: &str, family: &str) -> u64 {
     values.sum::<f64>() as u64
 }
 
-/// A running course: its server, and its clients on separate threads.
 pub(crate) struct Race {
     course: Course,
     server: Running,
@@ -95,7 +87,7 @@ impl Course {
         if let Some(authority) = &authority {
             builder = builder.tls(authority.ready());
         }
-        // Computed now, so that no request has to wait for it.
+        // Computed in advance, so that no request waits for it.
         recipe::reply_body(0, 0);
         let ledger = Arc::new(Ledger::default());
         let entered = Arc::clone(&ledger);
@@ -120,13 +112,12 @@ impl Course {
 }
 
 impl Race {
-    /// Sets the counts to wait for.
     pub(crate) fn until(mut self, enough: Counts) -> Race {
         self.course.enough = enough;
         self
     }
 
-    /// Waits until the counts are reached, or a fault was found.
+    /// Waits for the counts or the first fault.
     pub(crate) fn wait(&self) -> Counts {
         let enough = self.course.enough;
         self.wait_until(|counts| counts.reach(&enough) || self.world.ledger.faults() > 0)
@@ -142,7 +133,7 @@ impl Race {
         }
     }
 
-    /// Ends a server that does not work as it should, and clients that wait for it.
+    /// Kills a faulty server, and clients that wait for it.
     pub(crate) fn abandon(self) {
         self.world.draining.store(true, Ordering::SeqCst);
         self.world.over.store(true, Ordering::SeqCst);
@@ -151,12 +142,10 @@ impl Race {
         self.clients.join().expect("clients do not panic");
     }
 
-    /// Number of faults found until now.
     pub(crate) fn faults(&self) -> usize {
         self.world.ledger.faults()
     }
 
-    /// Lets the clients finish their scripts, then ends the server.
     pub(crate) fn finish(self) -> Report {
         if self.faults() > 0 {
             println!("{}", self.server.admin_get("/lanes").text());
@@ -168,7 +157,7 @@ impl Race {
         self.world.ledger.close()
     }
 
-    /// Ends the server while clients are running.
+    /// Shuts the server down with clients still running.
     pub(crate) fn drain(self) -> Report {
         self.world.draining.store(true, Ordering::SeqCst);
         self.server.handle.drain();
@@ -179,7 +168,7 @@ impl Race {
     }
 }
 
-/// Waits for the server to end, which must cut nothing.
+/// A clean exit: no connection was cut.
 fn end(server: Running, ledger: &Ledger) {
     match server.join() {
         Ok(Drained { cut: 0, .. }) => {}
@@ -188,7 +177,6 @@ fn end(server: Running, ledger: &Ledger) {
     }
 }
 
-/// Runs all clients.
 fn clients(world: &Arc<World>, course: Course) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     LocalSet::new().block_on(&runtime.expect("a runtime"), async {
@@ -202,18 +190,16 @@ fn clients(world: &Arc<World>, course: Course) {
     });
 }
 
-/// A lock that a running test holds, because descriptors, memory and CPUs belong to the process.
+/// Serializes tests, because descriptors, memory and CPUs are shared by the process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of open descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("a folder").count()
 }
 
-/// Waits until `holds`.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -222,7 +208,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Resident memory of this process, in MiB.
+/// Resident memory of this process in MiB.
 pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
@@ -230,7 +216,6 @@ pub(crate) fn resident() -> u64 {
     kib / 1024
 }
 
-/// Runs `what`, and returns its result and duration.
 pub(crate) fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
     let result = what();

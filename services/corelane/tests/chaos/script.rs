@@ -1,4 +1,4 @@
-//! Scripts: what a client sends at a time, and how it continues.
+//! Scripts: the requests a client sends, and what it does afterwards.
 
 use std::fmt;
 
@@ -7,54 +7,44 @@ use fastrand::Rng;
 use crate::ledger::Ledger;
 use crate::recipe::{Carry, Recipe, Take};
 
-/// Maximum number of requests in a pipeline.
 const LONGEST: usize = 600;
 
-/// What clients mostly send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// All kinds of requests, some of them together.
     Mixed,
-    /// Requests that the plain path serves, one at a time.
+    /// Plain requests, one at a time.
     Single,
-    /// Hundreds of requests together.
     Long,
-    /// Two requests whose bodies are read late. The second arrives in two parts.
+    /// Two requests with late readers; the second is split in two.
     Late,
-    /// All kinds of requests together, most of them HTTP/1.0.
+    /// A mix of all requests, mostly HTTP/1.0.
     Old,
-    /// Mostly requests that the plain path serves. One request in fifty moves its connection to
-    /// hyper.
+    /// Mostly plain requests; one in fifty moves its connection to hyper.
     Usual,
 }
 
-/// What a client sends at a time, and how it ends.
 pub(crate) struct Script {
     pub(crate) requests: Vec<Recipe>,
     pub(crate) ending: Ending,
-    /// The only place where the script is cut; `None`: at any places.
+    /// Where the script is split; `None` means anywhere.
     pub(crate) cut: Option<usize>,
 }
 
-/// How a script ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Another script follows on the same connection.
     Open,
-    /// The last request ends the connection.
     Last,
-    /// The client closes its side after the last request.
+    /// Shuts down the write side after the last request.
     HalfClose,
-    /// The bytes after the last request are not a request.
+    /// Invalid bytes follow the last request.
     Nonsense,
-    /// The client disconnects at some point.
     Vanish,
 }
 
 const NONSENSE: &[u8] = b"GET\x01/ HTTP/1.1\r\nHost: chaos\r\n\r\n";
 
 impl Script {
-    /// The next script of a client with this habit. Its requests are entered in the ledger.
+    /// Creates a script and records its requests in the ledger.
     pub(crate) fn any(habit: Habit, ledger: &Ledger, rng: &mut Rng) -> Script {
         let chance = rng.u8(0..40);
         match habit {
@@ -98,7 +88,8 @@ impl Script {
         Script { requests, ending, cut: None }
     }
 
-    /// Two requests whose bodies are read after both were answered. The second is cut in its body.
+    /// Two requests whose bodies are read after both responses. The second is split inside its
+    /// body.
     fn late(ledger: &Ledger, rng: &mut Rng) -> Script {
         let late = |length| {
             let number = ledger.issue();
@@ -110,8 +101,7 @@ impl Script {
         script
     }
 
-    /// Requests whose bodies nobody reads, and which arrive completely: they do not end the
-    /// connection.
+    /// Complete bodies that no handler reads, which keep the connection open.
     fn dropped(ledger: &Ledger, rng: &mut Rng) -> Script {
         let requests = (0..rng.usize(1..4)).map(|_| {
             let carry = Carry::Length(rng.usize(1..200));
@@ -123,8 +113,7 @@ impl Script {
         script
     }
 
-    /// Whether the response to bytes that are not a request may lack its body, because the client's
-    /// last request was a HEAD.
+    /// True if the last request is a HEAD: an error response may then lack a body.
     pub(crate) fn asks_head(&self) -> bool {
         self.requests.iter().any(|recipe| recipe.head_only)
     }

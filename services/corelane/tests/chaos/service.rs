@@ -1,4 +1,4 @@
-//! The service: executes requests, and enters each in the ledger.
+//! The service under test: records every request it executes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,13 +18,11 @@ use tokio::time::{Sleep, sleep};
 use crate::ledger::Ledger;
 use crate::recipe::{Give, Recipe, Take, Wait, reply_body, request_body};
 
-/// Number of parts of a response that is produced in parts.
 const PARTS: usize = 4;
 
-/// Number of turns of its lane for which a late reader waits for the next request.
+/// A late reader yields this often while it waits for the next request.
 const LATE: usize = 64;
 
-/// Responds to a request.
 pub(crate) async fn answer(
     ledger: Arc<Ledger>,
     request: Request<Incoming>,
@@ -62,13 +60,12 @@ pub(crate) async fn answer(
     Ok(Response::new(given))
 }
 
-/// Reads a body and compares it with the body that was sent.
 async fn check(ledger: &Ledger, number: u64, mut body: Incoming) {
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => all.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            // If the error is a fault, the client reports it.
+            // The client reports the error if it is a fault.
             Err(_) => return,
         }
     }
@@ -78,8 +75,8 @@ async fn check(ledger: &Ledger, number: u64, mut body: Incoming) {
     }
 }
 
-/// Reads a body long after its request was answered. If the next request arrives, the body is read
-/// while that request is being read.
+/// Reads a body long after its response was sent. If another request follows, both are read at the
+/// same time.
 async fn read_late(ledger: Arc<Ledger>, number: u64, body: Incoming) {
     for _ in 0..LATE {
         if ledger.is_executed(number + 1) {
@@ -90,7 +87,6 @@ async fn read_late(ledger: Arc<Ledger>, number: u64, body: Incoming) {
     check(&ledger, number, body).await;
 }
 
-/// The body of a response.
 pub(crate) struct Given {
     parts: VecDeque<Bytes>,
     known: Option<u64>,

@@ -1,4 +1,4 @@
-//! A client's end of one connection.
+//! The client's end of a connection.
 
 use std::io;
 use std::time::Duration;
@@ -8,30 +8,26 @@ use tokio::time::timeout;
 
 use crate::recipe::{Recipe, reply_body};
 
-/// A connection, over TLS or not.
+/// Plain TCP or TLS.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Transport for T {}
 
-/// The result of waiting for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// The complete and correct response.
     Reply {
-        /// Whether it is the last response on its connection.
         last: bool,
     },
-    /// The connection ended before the first byte of a response.
+    /// Closed before the first byte of a response.
     End,
 }
 
-/// Bytes that were read and not yet processed.
+/// Bytes received and not yet parsed.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
-    /// Number of bytes of `bytes` that were processed.
+    /// Bytes already parsed.
     taken: usize,
-    /// Longest wait for a byte.
     patience: Duration,
 }
 
@@ -40,7 +36,7 @@ impl Inbox {
         Inbox { bytes: Vec::new(), taken: 0, patience }
     }
 
-    /// Reads the response to `recipe` and compares it with the expected response.
+    /// Reads a response and compares it with the expected one.
     pub(crate) async fn reply(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -84,9 +80,9 @@ impl Inbox {
         Ok(Heard::Reply { last })
     }
 
-    /// Reads the response to bytes that are not a request, which ends the connection. `whole`: the
-    /// last request was not a HEAD, so the body is present. `None`: the connection ended before the
-    /// response.
+    /// Reads the error response to invalid bytes, after which the connection closes. `whole`: a
+    /// body is expected, as the last request was no HEAD. Returns `None` if the connection closes
+    /// first.
     pub(crate) async fn refusal(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -104,7 +100,7 @@ impl Inbox {
         Ok(Some(()))
     }
 
-    /// Reads status and head of a response, in lower case; `None` if the connection ended before.
+    /// Reads a response head, in lower case; `None` if the connection closes first.
     pub(crate) async fn head(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),
@@ -126,7 +122,7 @@ impl Inbox {
         }
     }
 
-    /// Reads the end of the connection, before which no other byte may arrive.
+    /// Expects the connection to close without further bytes.
     pub(crate) async fn end(&mut self, io: &mut (impl AsyncRead + Unpin)) -> Result<(), String> {
         match self.more(io).await {
             _ if unread_len(self) > 0 => {
@@ -201,7 +197,6 @@ impl Inbox {
     }
 }
 
-/// Finds a field in a head in lower case.
 fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! No connection is lost when lanes begin, fail to begin, drain, or run out of files.
+//! Connections survive lanes that start, fail to start, drain or run out of file descriptors.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ fn two_lanes(placement: Placement) -> Builder {
 }
 
 fn two_lanes_on(address: Ipv4Addr, placement: Placement) -> Builder {
-    // The time of blocked requests must not count as the cost of all others.
+    // Blocked requests would otherwise skew the measured costs.
     builder_on(address).placement(placement).lanes(Lanes::Count(2)).routes(["/block"])
 }
 
@@ -126,11 +126,9 @@ fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
     }
 }
 
-/// Sends a request on a new connection. Returns `false` if the connection could not be opened. An
-/// open connection must receive a response.
+/// False if the connection failed to open. Once open, it must be answered.
 fn ask(address: SocketAddr) -> bool {
-    // A handshake that comes too late is not answered. That connection is not lost, because it was
-    // never opened.
+    // The handshake came too late, so no connection was lost.
     let Ok(mut socket) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else {
         return false;
     };
@@ -156,14 +154,14 @@ fn drains_under_load_lose_nothing() {
                         loop {
                             match ask(address) {
                                 true => drop(answered.fetch_add(1, Ordering::Relaxed)),
-                                // The connection is only slow while the server does not drain.
+                                // Merely slow, unless the server is draining.
                                 false if handle.phase() == Phase::Serving => {}
                                 false => break,
                             }
                         }
                     });
                 }
-                // The drain should not always hit the same moment of a connection's life.
+                // Varies the point at which the drain hits a connection.
                 let enough = 30 + round;
                 server.wait_until("loaded", || answered.load(Ordering::Relaxed) >= enough);
                 server.handle.drain();
@@ -198,8 +196,7 @@ fn too_many_connections_are_refused_in_every_placement() {
 
 const PLACEMENT: &str = "CORELANE_TEST_PLACEMENT";
 
-/// Not a test by itself: the server of the tests in this file, in a separate process that ends with
-/// its standard input.
+/// Helper for the other tests: runs a server in its own process until stdin closes.
 #[test]
 #[ignore = "started by the other tests, as a process"]
 fn server_process() {
@@ -219,12 +216,12 @@ fn server_process() {
     let _ = server.serve(Stuck::default().factory());
 }
 
-/// A server process; it ends when dropped.
+/// Killed on drop.
 struct Process {
     child: Child,
     address: SocketAddr,
     _output: Lines<BufReader<ChildStdout>>,
-    /// A connection to the admin port, because a new one may be impossible.
+    /// Opened early, because new connections may fail later.
     admin: Client,
 }
 
@@ -252,7 +249,7 @@ impl Process {
         Process { child, address: address.parse().expect("an address"), _output: lines, admin }
     }
 
-    /// Allows `more` files than are currently open.
+    /// Sets the file limit to `more` above the current number.
     fn limit_files(&self, more: usize) {
         let id = self.child.id();
         let open = std::fs::read_dir(format!("/proc/{id}/fd")).expect("its files").count();
@@ -299,13 +296,12 @@ fn a_server_out_of_files_rests_and_goes_on_when_files_are_freed() {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // At most two listeners try again, each after 50 ms. A listener that spins would try 10,000
-        // times.
+        // Two listeners retry every 50 ms. A busy loop would reach 10,000.
         let tries = 2 * (since.elapsed().as_millis() as u64 / 50 + 2);
         assert!(errors <= tries, "{placement}: {errors} accepts failed, expected up to {tries}");
         assert_eq!(first.get("/").status, 200, "{placement}: connections it has are served");
 
-        // Each answered connection closes and frees a file for a waiting one.
+        // Closing an answered connection frees a descriptor for the next.
         std::thread::scope(|scope| {
             for mut client in clients {
                 scope.spawn(move || assert_eq!(client.read_answer().status, 200, "{placement}"));

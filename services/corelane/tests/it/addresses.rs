@@ -1,4 +1,4 @@
-//! The connected client, as services and observers see it.
+//! Client addresses as services and observers see them.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -25,10 +25,10 @@ use tower::util::BoxCloneSyncService;
 
 pub(crate) type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
 
-/// Responds with facts about its connection, one per line, and about its client.
+/// Returns the facts about its connection and client, one per line.
 pub(crate) fn describe(_lane: &Lane) -> Service {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| async move {
-        // The facts are known before and after the handler has waited.
+        // Facts stay available across an await.
         let before = corelane::connection().expect("a connection");
         tokio::task::yield_now().await;
         let connection = corelane::connection().expect("a connection");
@@ -45,7 +45,7 @@ fn free(proxy_protocol: bool) -> Listen {
     Listen::tcp(free).proxy_protocol(proxy_protocol)
 }
 
-/// Creates a builder for a server that expects a proxy's header on each connection.
+/// A server that requires the PROXY protocol.
 fn proxied(way: Way) -> Builder {
     let builder = corelane::Server::builder().listen(free(true));
     let drain = corelane::Drain { settle: Duration::ZERO, ..Default::default() };
@@ -58,7 +58,6 @@ fn proxied(way: Way) -> Builder {
         .plain_requests(way == Plain)
 }
 
-/// The expected facts about a connection without TLS.
 fn expected(
     peer: SocketAddr,
     local: SocketAddr,
@@ -81,7 +80,7 @@ fn a_handler_knows_both_ends(#[values(Plain, Hyper)] way: Way) {
     let mut client = server.connect();
     let want = expected(own(&client), server.address, None, "Http1", "127.0.0.1");
     assert_eq!(client.get("/").text(), want);
-    // From here on hyper serves the connection.
+    // hyper takes over the connection here.
     client.send("GET / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
     assert_eq!(client.read_answer().text(), want);
     assert_eq!(client.get("/").text(), want);
@@ -115,7 +114,7 @@ fn a_socket_for_both_versions_shows_clients_of_the_old_one_as_they_are() {
     assert!(text.ends_with("\nSome(127.0.0.1)"), "{text}");
 }
 
-/// Sends two requests at the same time over HTTP/2.
+/// Sends two concurrent requests over HTTP/2.
 async fn ask_http2(address: SocketAddr, proxy: &'static str) -> (SocketAddr, Vec<String>) {
     let mut socket = std::net::TcpStream::connect(address).expect("connect");
     socket.write_all(proxy.as_bytes()).expect("write");
@@ -199,7 +198,7 @@ fn the_header_of_a_proxy_names_the_client(#[values(Plain, Hyper)] way: Way) {
         "192.0.2.1",
     );
     let header = "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\r\n";
-    // Sent byte by byte, with the request together with the last byte.
+    // Byte by byte; the request follows in the same write as the last one.
     for byte in &header.as_bytes()[..header.len() - 1] {
         client.send([*byte]);
     }
@@ -216,19 +215,19 @@ fn version_2_of_the_header_may_carry_more_fields() {
     let server = Running::start(proxied(Plain), describe);
     let start = b"\r\n\r\n\0\r\nQUIT\n";
     let addresses = [192, 0, 2, 1, 198, 51, 100, 2, 0x13, 0x88, 0, 80];
-    // A field of 3,000 bytes with an unknown type.
+    // A TLV of unknown type, 3,000 bytes long.
     let field = [&[0xee, 0x0b, 0xb8][..], &[7; 3000]].concat();
     let length = u16::try_from(addresses.len() + field.len()).expect("short").to_be_bytes();
     let header = [&start[..], &[0x21, 0x11], &length, &addresses, &field].concat();
     let mut first = server.connect();
     first.send(&header);
     assert!(first.get("/").text().starts_with("Some(192.0.2.1:5000)\nSome(198.51.100.2:80)\n"));
-    // A health check by the proxy itself.
+    // The proxy's own health check.
     let mut client = server.connect();
     client.send([&start[..], &[0x20, 0, 0, 0]].concat());
     let want = expected(own(&client), server.address, None, "Http1", "127.0.0.1");
     assert_eq!(client.get("/").text(), want);
-    // A connection without any bytes is not a fault.
+    // A connection without data is no error.
     drop(server.connect());
     server.wait_for_metric("corelane_connections_accepted_total{lane=\"0\"}", 3.0);
     drop(client);
@@ -250,7 +249,7 @@ fn without_its_header_a_connection_of_a_proxy_is_closed() {
         assert!(client.read_to_close().is_empty());
         server.wait_until("counted", || server.refused("proxy_header") == (count + 1) as f64);
     }
-    // A header that never ends has no more time than any other header.
+    // The PROXY header counts towards the header timeout.
     let timeouts = Timeouts { header: Duration::from_millis(100), ..Timeouts::default() };
     let server = Running::start(proxied(Plain).timeouts(timeouts), describe);
     let mut client = server.connect();

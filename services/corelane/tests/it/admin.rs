@@ -1,4 +1,4 @@
-//! The admin port, and whether `docs/admin.md` describes what it shows.
+//! The admin port, checked against `docs/admin.md`.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,9 @@ use serde_json::Value;
 const DOCS: &str = include_str!("../../../../docs/admin.md");
 const IDLE: &str = include_str!("../../../../docs/idle-connections.md");
 
-/// A route template with characters that are markup in HTML.
+/// Contains HTML special characters.
 const MARKUP: &str = "/a&\"b\"/{n}";
 
-/// Starts a server and sends it a request.
 fn start() -> Running {
     let builder = builder().routes(["/hello", MARKUP]);
     let server = Running::start(builder, Handlers::new().factory());
@@ -35,14 +34,13 @@ fn ask(server: &Running, method: &str, target: &str, headers: &str) -> Answer {
     if method == "HEAD" { client.read_head_answer() } else { client.read_answer() }
 }
 
-/// Rows of the tables in the section of the docs with this heading, without table heads.
+/// Table rows below a heading of the docs, without header rows.
 fn documented(heading: &str) -> BTreeSet<String> {
     let section = DOCS.split("\n## ").find(|section| section.starts_with(heading));
     let lines = section.unwrap_or_else(|| panic!("no section {heading}")).lines();
     lines.filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
 }
 
-/// The path of every value: `lanes[].totals.shed`.
 fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -89,7 +87,6 @@ fn the_docs_list_why_a_connection_wakes_or_moves() {
     }
 }
 
-/// The name in the first column of a table's row.
 fn first_name(row: &str) -> Option<&str> {
     row.split('`').nth(1)
 }
@@ -104,7 +101,7 @@ fn the_docs_list_every_field_of_lanes() {
     paths(&view, "", &mut shown);
     let documented = documented("Lanes");
     let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
-    // No handler is being polled here; the tests of stalls check this part.
+    // No handler is being polled; the stall tests cover that case.
     let polling = ["route", "method", "for_ms"].map(|name| format!("lanes[].polling.{name}"));
     shown.remove("lanes[].polling");
     shown.extend(polling);
@@ -148,7 +145,6 @@ fn lanes_is_a_page_for_who_wants_one() {
     assert_eq!(ask(&server, "POST", "/lanes", "").status, 405);
 }
 
-/// The values of an attribute.
 fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let begin = format!(" {attribute}=\"");
     let values = page.split(begin.as_str()).skip(1);
@@ -167,7 +163,7 @@ fn pages_load_only_files_of_the_admin_port() {
         let named = [values(&text, "href"), values(&text, "src")].concat();
         assert!(named.len() >= 4, "{named:?}");
         for target in named.into_iter().filter(|target| !target.starts_with("data:")) {
-            // Relative, so that they work behind a prefix.
+            // Relative links work behind a path prefix.
             assert!(!target.contains(':') && !target.starts_with('/'), "{target}");
             let target = format!("/{}", target.trim_start_matches("./"));
             let answer = ask(&server, "GET", &target, "");
@@ -192,7 +188,7 @@ fn the_page_of_lanes_says_what_the_json_says() {
         .lanes(Lanes::Count(2))
         .slow_lanes(Some(slow_lanes))
         .routes(["/hello", "/slow"])
-        // Set and not learnt, because any handler may take long on a busy machine.
+        // Set explicitly, because any handler can look slow on a busy machine.
         .cost("/hello", corelane::Cost::Cheap)
         .cost("/slow", corelane::Cost::Expensive);
     let server = Running::start(builder, Handlers::new().factory());
@@ -246,14 +242,14 @@ fn every_lane_is_shown() {
     assert_eq!(lanes.map(|lane| lane["lane"].clone()).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Later connections replace the first ones, and none keeps a probe out.
+/// New connections replace the oldest silent ones.
 #[test]
 fn silent_connections_do_not_keep_probes_out() {
     let server = start();
     let silent: Vec<_> = (0..300).map(|_| connect_from([127, 0, 0, 1], server.admin)).collect();
     let probe = |source| connect_from(source, server.admin).get("/healthz").status;
     assert_eq!((probe([127, 0, 0, 2]), probe([127, 0, 0, 1])), (200, 200));
-    // The open connections are not older than the closed ones.
+    // The oldest were closed first.
     let mut first = silent.into_iter().next().expect("300");
     assert!(first.read_to_close().is_empty());
 }

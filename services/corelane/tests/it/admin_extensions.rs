@@ -1,4 +1,4 @@
-//! Extensions of the admin port by a service: pages, metrics, and the health of its dependencies.
+//! Pages, metrics and dependency health that a service adds to the admin port.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,6 @@ impl Collector for Books {
     }
 }
 
-/// Responds with the method and the body of the request.
 fn echo(request: Request<Bytes>) -> Response<Full<Bytes>> {
     let text = [request.method().as_str().as_bytes(), b" ", request.body()].concat();
     Response::new(Full::from(text))
@@ -105,7 +104,7 @@ fn a_registry_of_the_service_is_served_with_what_it_gets_later() {
     orders.inc_by(3);
     sizes.get_or_create(&vec![("size".to_owned(), "large".to_owned())]).inc();
     register("shop_late", Counter::default());
-    // A second family of this name would end the scrape.
+    // A duplicate family would break the scrape.
     register("corelane_ready", Counter::default());
     assert_eq!((server.metric("shop_books"), server.metric("shop_orders_total")), (7.0, 3.0));
     assert_eq!(server.metric("shop_sizes_total{size=\"large\"}"), 1.0);

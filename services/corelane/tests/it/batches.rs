@@ -1,4 +1,4 @@
-//! Responses of connections that are ready in the same turn of the event loop.
+//! Batched responses within one turn of the event loop.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tower::util::BoxCloneSyncService;
 
 use crate::support::{Client, PATIENCE, Running, TestService, builder};
 
-/// Bytes of the body of `/long`, whose response may still wait for others.
+/// Body size of `/long`, just small enough for batching.
 const LONG: usize = 3500;
 
-/// More than the time for which responses may wait for handlers.
+/// Exceeds the time for which responses may wait.
 const EXPENSIVE: Duration = Duration::from_millis(5);
 
-/// A server whose `/block` holds the lane. Other responses contain the query.
+/// A server whose `/block` holds the lane; all other responses echo the query.
 struct Held {
     server: Running,
     blocker: Client,
@@ -52,7 +52,7 @@ impl Held {
         Held { server, blocker, blocked, release }
     }
 
-    /// Opens connections and uses them once, so that only their next requests are new to the lane.
+    /// Opens connections that the lane has already served once.
     fn known(&self, number: usize) -> Vec<Client> {
         let mut clients: Vec<Client> = (0..number).map(|_| self.server.connect()).collect();
         for client in &mut clients {
@@ -61,7 +61,6 @@ impl Held {
         clients
     }
 
-    /// Lets the load table learn that `/block` is expensive.
     fn teach(&mut self) {
         let learned = "corelane_load_table_lane_seconds{route=\"/block\",method=\"GET\"}";
         loop {
@@ -72,7 +71,7 @@ impl Held {
         }
     }
 
-    /// Runs `act` while a handler holds the lane.
+    /// Runs `act` while a handler blocks the lane.
     fn meanwhile(&mut self, act: impl FnOnce()) {
         self.blocker.send_get("/block");
         self.blocked.recv_timeout(PATIENCE).expect("the lane is held");
@@ -107,14 +106,14 @@ fn each_connection_of_a_turn_gets_its_own_replies() {
     }
 }
 
-/// The kernel accepts one part of a response, and the rest when the client reads.
+/// The kernel takes part of the response at first, and the rest once the client reads.
 #[test]
 fn a_client_that_reads_late_gets_every_reply_of_its_turns() {
     const ROUNDS: usize = 2500;
     let mut held = Held::start();
     let mut late = held.known(4);
     for client in &late {
-        // Otherwise requests wait for the acknowledgement of earlier ones, and arrive together.
+        // Nagle's algorithm would merge the requests.
         client.socket.set_nodelay(true).expect("no delay");
     }
     let mut others = held.known(12);
@@ -162,7 +161,7 @@ fn replies_of_a_turn_do_not_wait_for_an_expensive_handler() {
         second.send_get("/block");
         clients[10..].iter_mut().for_each(|client| client.send_get("/?after"));
     });
-    // The lane is held again, by a route that is known to hold it.
+    // The second hold comes from a route known to be expensive.
     held.blocked.recv_timeout(PATIENCE).expect("the lane is held");
     for client in &mut clients {
         assert_eq!(client.read_answer().status, 200);

@@ -1,4 +1,4 @@
-//! The requests of a client that disconnects are cancelled.
+//! Cancels the requests of disconnected clients.
 
 use std::convert::Infallible;
 use std::net::Shutdown;
@@ -18,14 +18,14 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use rstest::rstest;
 
-/// A lane that runs one request at a time and lets one wait.
+/// One slot and a queue of one.
 fn start(way: Way) -> (Running, Handlers) {
     let handlers = Handlers::new();
     let limits = Limits { slots: 1, queue: 1, ..Limits::default() };
     (Running::start(way.builder().limits(limits), handlers.factory()), handlers)
 }
 
-/// Waits until this many requests are counted as left by their clients.
+/// Waits for the counter of abandoned requests.
 fn wait_for_left(server: &Running, requests: u32) {
     let family = "corelane_requests_total{lane=\"0\",route=\"other\",method=\"GET\"";
     let series = format!("{family},code=\"499\"}} {requests}");
@@ -78,7 +78,7 @@ fn what_was_read_ahead_is_not_lost(#[values(Plain, Hyper)] way: Way) {
     let mut client = server.connect();
     client.send_get("/gate");
     server.wait_until("running", || handlers.alive() == 1);
-    // More bytes than are read ahead, in pieces.
+    // Sent in pieces, and larger than the read-ahead buffer.
     let next = "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 10000\r\n\r\n";
     client.send(next);
     for _ in 0..100 {

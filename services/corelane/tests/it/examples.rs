@@ -1,4 +1,4 @@
-//! Runs each example: starts it as a process, sends requests, and ends it with SIGTERM.
+//! Starts every example as a process, sends requests and stops it with SIGTERM.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 
-/// More lanes than any machine has.
+/// No machine has this many lanes.
 const MOST_LANES: usize = 1024;
 
-/// A running example; it is killed when dropped.
+/// Killed on drop.
 struct Example {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -29,7 +29,6 @@ impl Example {
         Example::start_with(name, [])
     }
 
-    /// Starts it with this address and more arguments.
     fn start_with<'a>(name: &str, more: impl IntoIterator<Item = &'a OsStr>) -> Example {
         let mut command = Command::new(program(name));
         let started = command.arg("127.0.0.1:0").args(more).stdout(Stdio::piped()).spawn();
@@ -46,20 +45,20 @@ impl Example {
         Client::connect(self.address)
     }
 
-    /// The body of a response with status 200.
+    /// Expects status 200 and returns the body.
     fn get(&self, path: &str) -> String {
         let answer = self.connect().get(path);
         assert_eq!(answer.status, 200, "{path}");
         answer.text()
     }
 
-    /// Ends it as Kubernetes does, which takes as long as load balancers may need to notice.
+    /// SIGTERM, as Kubernetes sends it; takes as long as load balancers need to notice.
     fn terminate(self) {
         self.ask_to_end();
         self.end();
     }
 
-    /// Ends it as an impatient developer does: the second signal ends the drain.
+    /// Two signals: the second aborts the drain.
     fn stop(self) {
         self.ask_to_end();
         self.signal(Signal::INT);
@@ -74,7 +73,6 @@ impl Example {
         kill_process(Pid::from_child(&self.process), signal).expect("it runs");
     }
 
-    /// A WebSocket that the client has opened.
     fn open(&self, path: &str) -> WebSocket<TcpStream> {
         let socket = self.connect().socket;
         let (open, reply) = client(format!("ws://test{path}"), socket).expect("a WebSocket");
@@ -82,10 +80,10 @@ impl Example {
         open
     }
 
-    /// Waits for its end, which must be clean, and returns the rest of its output.
+    /// Expects a clean exit and returns the remaining output.
     fn end(mut self) -> String {
         let mut rest = String::new();
-        // The output ends when the process does.
+        // Ends when the process exits.
         self.output.read_to_string(&mut rest).expect("text");
         let status: ExitStatus = self.process.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "{rest}");
@@ -100,7 +98,7 @@ impl Drop for Example {
     }
 }
 
-/// Cargo builds the examples next to the tests: `examples/NAME` next to `deps/THIS_TEST`.
+/// Cargo puts examples in `examples/`, next to `deps/` with this test.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let folder = test.parent().and_then(|deps| deps.parent()).expect("a target folder");
@@ -134,8 +132,8 @@ fn axum_router() {
 #[test]
 fn per_lane_state() {
     let example = Example::start("per_lane_state");
-    // Lanes count separately: one of them counts to two after at most as many responses as there
-    // are lanes.
+    // Each lane counts on its own, so one of them reaches two after at most one response per lane
+    // plus one.
     let twice = |_| example.get("/a").ends_with("was asked 2 times for /a\n");
     assert!((0..=MOST_LANES).any(twice));
     assert!(example.get("/b").ends_with("was asked 1 times for /b\n"));
@@ -176,13 +174,13 @@ fn multipart() {
              Content-Length: {}\r\n\r\n",
             body.len()
         ));
-        // A body that is rejected because of its length is not sent.
+        // The server rejects the length before the body is sent.
         if path == "/upload" {
             client.send(body);
         }
         client.read_answer()
     };
-    // The body is larger than the limits of the server and of axum.
+    // Exceeds the limits of both server and axum.
     let answer = send("/upload", 3_000_000);
     assert_eq!((answer.status, answer.text().as_str()), (200, "a.bin: 3000000 bytes\n"));
     assert_eq!(send("/note", 3_000_000).status, 413);
@@ -199,17 +197,15 @@ fn tls_with_files() {
     example.stop();
 }
 
-/// The next text message.
 fn text(socket: &mut WebSocket<TcpStream>) -> String {
     socket.read().expect("a message").into_text().expect("text").to_string()
 }
 
-/// Reads to the end, which the server announces first.
 fn ends_with_1001(mut socket: WebSocket<TcpStream>) {
     let closed = socket.read().expect("a close");
     let Message::Close(Some(frame)) = closed else { panic!("{closed:?}") };
     assert_eq!(frame.code, CloseCode::Away);
-    // Answers the close frame, and sees the end of the server's side.
+    // Answers the close frame and reads to the end.
     while socket.read().is_ok() {}
 }
 
@@ -219,7 +215,7 @@ fn websocket() {
     let mut echo = example.open("/echo");
     echo.send(Message::text("hello")).expect("sent");
     assert_eq!(text(&mut echo), "hello");
-    // There are more members than lanes.
+    // More members than lanes.
     let lanes = std::thread::available_parallelism().expect("CPUs").get();
     let mut members: Vec<_> = (0..=lanes).map(|_| example.open("/room")).collect();
     for said in ["first", "second"] {

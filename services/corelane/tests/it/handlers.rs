@@ -1,4 +1,4 @@
-//! Things that a handler may do: block, hold values that are not `Send`, read its deadline.
+//! Handlers that block, hold values that are not `Send`, or read their deadline.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
-/// Calls that block until they are released.
 #[derive(Clone)]
 struct Gate {
     entered: Sender<()>,
@@ -127,7 +126,7 @@ fn a_call_whose_client_left_is_not_made() {
     server.wait_for_in_flight(1);
     release.send(()).expect("the call waits");
     assert_eq!(running.read_answer().status, 200);
-    // The next call comes directly after the first, because the second was never made.
+    // Follows the first call directly: the second never ran.
     running.send_get("/block");
     blocked.recv_timeout(PATIENCE).expect("the call is made");
     release.send(()).expect("the call waits");
@@ -166,9 +165,8 @@ fn a_drain_waits_for_a_call_whose_client_left() {
     assert!(done.load(Ordering::SeqCst), "the call was not cut");
 }
 
-/// Ends a server whose only blocking thread is busy with the call of one client, while the call of
-/// a second client waits. Before that, `leaving` clients disconnect. Returns the number of cut
-/// requests.
+/// Stops a server whose only blocking thread is busy and has one more call queued; `leaving`
+/// clients disconnect first. Returns the number of cut requests.
 fn cut_calls(leaving: usize) -> u64 {
     let (gate, blocked, release) = Gate::new();
     let deadline = Duration::from_millis(200);
@@ -229,7 +227,7 @@ fn a_handler_may_hold_what_is_not_send() {
         tower::service_fn(move |_request: Request<Incoming>| {
             let served = Rc::clone(&served);
             async move {
-                // Held across an await: this future is not `Send` and need not be.
+                // Held across an await, so this future is not `Send`.
                 tokio::task::yield_now().await;
                 served.set(served.get() + 1);
                 let text = served.get().to_string();
@@ -277,7 +275,7 @@ fn a_handler_may_use_tokios_timers_sockets_and_tasks() {
             let heard = spawn_local(async move {
                 let mut text = String::new();
                 listener.accept().await?.0.read_to_string(&mut text).await?;
-                std::io::Result::Ok(Rc::new(text)) // not `Send`
+                std::io::Result::Ok(Rc::new(text))
             });
             sent.await??;
             let text = heard.await??.to_string();
@@ -311,7 +309,7 @@ fn a_drain_does_not_wait_for_tasks_that_a_handler_spawned() {
     assert_eq!(alive.load(Ordering::SeqCst), 0, "it is dropped with its lane");
 }
 
-/// A future that is ready only at the second poll, and never after it has ended.
+/// Ready at its second poll; fails if polled again.
 #[derive(Clone, Default)]
 struct Hesitant {
     asked: bool,

@@ -1,4 +1,4 @@
-//! The places where a server listens.
+//! Listening sockets: TCP, Unix and inherited ones.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,7 +21,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tower::util::BoxCloneSyncService;
 
-/// Responds whether the client has an IP address.
 fn peers(_lane: &Lane) -> TestService {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| async move {
         let connection = corelane::connection().expect("a connection");
@@ -32,7 +31,7 @@ fn peers(_lane: &Lane) -> TestService {
     }))
 }
 
-/// A path for a socket in a folder that lives as long as the test.
+/// A socket path in a temporary directory.
 fn place() -> (TempDir, PathBuf) {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("http.sock");
@@ -55,7 +54,7 @@ fn every_placement_serves_every_listener(
     #[values(1, 2)] lanes: usize,
 ) {
     let (_folder, path) = place();
-    // Ports that only this test uses, because it expects them to be closed in the end.
+    // Private ports, because the test expects them to be closed afterwards.
     let number = if placement == Placement::Hashed { 10 } else { 20 } + lanes as u8;
     let builder = builder_on(own_address(number))
         .bind((own_address(number), 0).into())
@@ -76,7 +75,7 @@ fn every_placement_serves_every_listener(
         }
         let mut client = unix(&path);
         assert_eq!(client.get("/").text(), "false false None");
-        // Nothing here depends on TCP: bodies, pipelining, and a request for hyper.
+        // Bodies, pipelining and hyper work the same on every transport.
         client.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
         client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
         client.send("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
@@ -102,15 +101,14 @@ fn every_placement_serves_every_listener(
     }
 }
 
-/// Maximum number of rounds until no lane loses its CPU.
+/// Attempts to get a round in which every lane keeps its CPU.
 const ROUNDS: usize = 20;
 
-/// Two lanes that accept from one Unix socket.
 fn two_lanes(path: &Path) -> Builder {
     builder().listen(Listen::unix(path)).lanes(Lanes::Count(2)).routes(["/block"])
 }
 
-/// The number of requests that lane 0 answers, with one request on each connection.
+/// Sends one request per connection and counts those that lane 0 answers.
 fn answers_of_lane_0(clients: &mut [Client<UnixStream>]) -> usize {
     clients.iter_mut().map(|client| client.get("/").text()).filter(|lane| lane == "0").count()
 }
@@ -123,8 +121,7 @@ fn connections_that_stay_are_spread_by_a_common_listener() {
         let mut clients: Vec<_> = (0..40).map(|_| unix(&path)).collect();
         answers_of_lane_0(&mut clients)
     };
-    // Each lane takes about half, because it is not always the same lane that wakes first. A lane
-    // that has lost its CPU takes none.
+    // About half each, as either lane may wake first. A lane without CPU takes none.
     assert!((0..ROUNDS).any(|_| (10..=30).contains(&answers())), "one lane always takes most");
 }
 
@@ -194,19 +191,18 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
     drop(UnixListener::bind(&path).expect("a socket"));
     assert!(path.exists());
     let server = build().expect("it was stale");
-    // The path is in use.
     let error = build().expect_err("in use");
     let Error::Listen { listen, source } = &error else { panic!("{error}") };
     assert_eq!(*listen, format!("unix:{}", path.display()));
     assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
-    // Another process has taken over the path.
+    // Another process owns the path now.
     std::fs::remove_file(&path).expect("removed");
     let other = UnixListener::bind(&path).expect("a socket");
     drop(server);
     assert!(path.exists(), "a socket of others stays");
     drop(other);
     std::fs::remove_file(&path).expect("removed");
-    // The server must not remove a file.
+    // A regular file must never be deleted.
     std::fs::write(&path, "precious").expect("written");
     assert!(build().is_err());
     assert_eq!(std::fs::read_to_string(&path).expect("text"), "precious");
@@ -241,7 +237,7 @@ fn settings_that_cannot_work_are_named() {
     assert!(error.to_string().contains("inherited:web: no such socket among 0"), "{error}");
 }
 
-/// Serves on inherited sockets until SIGTERM, in a separate process.
+/// Helper process: serves inherited sockets until SIGTERM.
 #[test]
 #[ignore = "started by a test below"]
 fn serves_what_it_inherited() {
@@ -264,8 +260,7 @@ fn inherited_sockets_are_served_and_left_to_others() {
     let address = tcp.local_addr().expect("an address");
     let socket = UnixListener::bind(&path).expect("a listener");
     let ours = (tcp.try_clone().expect("a copy"), socket.try_clone().expect("a copy"));
-    // The shell moves its input and its error output to the descriptors of inherited sockets: 3 and
-    // 4.
+    // The shell passes the sockets as descriptors 3 and 4.
     let mut process = Command::new("sh")
         .arg("-c")
         .arg("exec 3<&0 4<&2 0</dev/null 2>&1; LISTEN_PID=$$ exec \"$0\" \"$@\"")
@@ -293,7 +288,7 @@ fn inherited_sockets_are_served_and_left_to_others() {
     output.read_to_string(&mut rest).expect("text");
     assert!(process.wait().expect("it ends").success(), "{rest}");
     assert!(rest.contains("Drained { cut: 0 }"), "{rest}");
-    // Processes that still have the sockets accept the next connections.
+    // The processes that still hold the sockets accept the next connections.
     let (tcp, socket) = ours;
     let mut late = TcpStream::connect(address).expect("it still listens");
     late.write_all(b"late").expect("written");

@@ -1,4 +1,4 @@
-//! Load reports, as the load balancer in front reads them.
+//! Load reports as a load balancer parses them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,6 @@ fn start(form: LoadReports) -> Running {
     Running::start(builder().load_reports(form), Handlers::new().factory())
 }
 
-/// Parses either format.
 fn parse(value: &str) -> Report {
     let number = |text: &str| text.parse::<f64>().expect("a number");
     if let Some(text) = value.strip_prefix("TEXT ") {
@@ -54,7 +53,7 @@ fn parse(value: &str) -> Report {
     report
 }
 
-/// Sends requests on one connection until a response carries a report for which `holds`.
+/// Repeats requests on one connection until a report satisfies `holds`.
 fn report_with(server: &Running, client: &mut Client, holds: impl Fn(&Report) -> bool) -> Report {
     let mut found = None;
     server.wait_until("reported", || {
@@ -81,7 +80,7 @@ fn off_is_the_default_and_silent() {
     let server = Running::start(builder(), Handlers::new().factory());
     let mut client = server.connect();
     let begun = Instant::now();
-    // Ten reports would be created in this time.
+    // Enough time for ten reports.
     while begun.elapsed() < Duration::from_secs(1) {
         assert_eq!(client.get("/hello").header(NAME), None);
     }
@@ -95,7 +94,7 @@ fn a_connection_gets_each_report_once() {
     let begun = Instant::now();
     server.wait_until("ten reports later", || {
         for (client, seen) in clients.iter_mut().zip(&mut seen) {
-            // Pipelined, so that several responses fall between two reports on any machine.
+            // Pipelined, so that several responses share a report.
             for _ in 0..8 {
                 client.send_get("/hello");
             }
@@ -106,7 +105,7 @@ fn a_connection_gets_each_report_once() {
         }
         seen.iter().all(|reports| reports.len() >= 10)
     });
-    // A report is created every 100 ms, the first at once, and one may have existed before.
+    // One report per 100 ms, the first immediately; one may already exist.
     let made = begun.elapsed().as_millis() / 100 + 2;
     for reports in &seen {
         assert!(reports.len() as u128 <= made, "{} of {made}", reports.len());
@@ -125,7 +124,7 @@ fn an_http2_connection_gets_each_report_once() {
         let begun = Instant::now();
         while reports.len() < 5 {
             assert!(begun.elapsed() < crate::support::PATIENCE, "{reports:?}");
-            // Several at once, so that several responses fall between two reports on any machine.
+            // Concurrent, so that several responses share a report.
             let sent = (0..8).map(|_| client.send_request(get("/hello"), true).expect("sent").0);
             for reply in sent.collect::<Vec<_>>() {
                 let reply = reply.await.expect("a reply");
@@ -139,7 +138,7 @@ fn an_http2_connection_gets_each_report_once() {
     });
 }
 
-/// `/spin/N` keeps the lane from anything else for N milliseconds.
+/// `/spin/N` blocks the lane for N milliseconds.
 fn spinner(_lane: &Lane) -> TestService {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| {
         let millis = request.uri().path().strip_prefix("/spin/").and_then(|n| n.parse().ok());
@@ -158,7 +157,7 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
     let calm = |client: &mut Client| {
         let mut least = f64::MAX;
         server.wait_until("idle", || {
-            // Requests are rare enough not to keep a lane busy, even if the test waits for its CPU.
+            // Too few requests to make a lane busy, even if the test is delayed.
             std::thread::sleep(Duration::from_secs(1));
             let Some(report) = client.get("/hello").header(NAME).map(parse) else { return false };
             least = least.min(report["application_utilization"]);
@@ -178,9 +177,8 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
 fn a_lane_inside_one_long_call_is_busy() {
     let server = Running::start(builder().load_reports(LoadReports::Text), spinner);
     let mut client = server.connect();
-    // Two seconds of work result in 1 - e^-2 = 0.86, of which a tenth is lost every 100 ms. Checked
-    // again if the machine was busy with other work. If the requests were counted only when they
-    // end, they would make one busy tick: 0.1.
+    // After two seconds utilization approaches 1 - e^-2 = 0.86, minus a tenth per 100 ms. Repeated
+    // in case the machine was busy. Counting requests only at their end would give 0.1.
     server.wait_until("busy", || {
         client.get("/spin/2000");
         report_with(&server, &mut client, |_| true)["application_utilization"] > 0.3
@@ -201,7 +199,7 @@ fn what_waits_is_expected_to_take_its_time() {
                 .header(NAME)
                 .map(|value| parse(value)["named_metrics.expected_wait"])
         });
-        // More than one of the four requests waits: 20 ms each, once the lane has learnt it.
+        // More than one of four requests waits 20 ms once the cost is learnt.
         reports.fold(0.0, f64::max) > 0.025
     });
 }
@@ -229,7 +227,7 @@ fn an_idle_server_has_nothing_to_report() {
     let server = start(LoadReports::Text);
     let mut client = server.connect();
     report_with(&server, &mut client, |_| true);
-    // The last requests fade out while no requests are sent: from 100 per second to 0.1 in 7 s.
+    // Without requests the rate decays from 100 to 0.1 per second in 7 s.
     server.wait_until("silent", || {
         std::thread::sleep(Duration::from_secs(7));
         client.get("/hello").header(NAME).is_none()

@@ -1,4 +1,4 @@
-//! Integration tests of the library: real sockets, servers in this process.
+//! Integration tests over real sockets, with servers in this process.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Connections that move to another lane between two requests, which no client notices.
+//! Moving connections to another lane between requests, unnoticed by clients.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -17,8 +17,8 @@ use tower::util::BoxCloneSyncService;
 
 type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
 
-/// Handlers that respond with the index of their lane: `/gate` waits for a permit, `/spin/{n}`
-/// holds its lane for n milliseconds, `/ends` names the ends of its connection.
+/// Responses name the lane: `/gate` waits for a permit, `/spin/{n}` blocks for n milliseconds,
+/// `/ends` returns both addresses.
 #[derive(Clone)]
 struct Handlers {
     gate: Arc<Semaphore>,
@@ -68,8 +68,7 @@ fn lanes(moving: Moving) -> Builder {
         .moving(moving)
 }
 
-/// No connection is parked, because a connection whose client is delayed might wake on the other
-/// lane.
+/// Without parking, as a connection of a delayed client could wake on the other lane.
 fn in_use(moving: Moving) -> Builder {
     lanes(moving).park_after(None)
 }
@@ -97,10 +96,9 @@ impl Running {
         (0..2).map(|lane| self.of_lane("corelane_connection_arrivals_total", lane)).sum()
     }
 
-    /// Opens a connection on this lane.
     fn connect_to(&self, lane: usize) -> Client {
         let mut others = Vec::new();
-        // The kernel's hash, or the lane that has time, decides: in the long run half of them.
+        // In the long run half of them, chosen by the kernel's hash or by whichever lane is free.
         for _ in 0..200 {
             let mut client = self.connect();
             if client.get("/").text() == lane.to_string() {
@@ -112,12 +110,12 @@ impl Running {
     }
 }
 
-/// Maximum number of rounds until one is quiet: a lane that loses its CPU for long is not free, and
-/// loses waiting connections to other lanes.
+/// Attempts to get a quiet round. A lane without CPU is not free, and loses queued connections to
+/// others.
 const ROUNDS: usize = 20;
 
-/// Lane 0 holds two parked connections and has more work than lane 1: one request holds its only
-/// slot, and a request that is known to be long waits.
+/// Lane 0 is busier than lane 1: two parked connections, one request in its only slot and one long
+/// request queued.
 struct Uneven {
     server: Running,
     handlers: Handlers,
@@ -132,7 +130,7 @@ impl Uneven {
         made.expect("one that stays as it was made")
     }
 
-    /// Returns `None` if a connection was parked before its request arrived, and may have moved.
+    /// `None` if a connection parked before its request, and so may have moved.
     fn try_new(builder: Builder) -> Option<Uneven> {
         let handlers = Handlers::new();
         let server = Running::start(builder, handlers.factory());
@@ -182,8 +180,7 @@ fn a_connection_that_wakes_is_served_by_the_lane_that_is_free() {
     }
 }
 
-/// Whether connections stay on idle lanes. `false`: one of the lanes was without its CPU for long,
-/// so it was not free.
+/// Whether connections stay on idle lanes. False if a lane lacked CPU and therefore was not idle.
 fn free_lanes_keep_theirs() -> bool {
     let server = Running::start(lanes(Moving::ParkedOnly), Handlers::new().factory());
     let mut clients = [(); 2].map(|()| [0, 1].map(|lane| server.connect_to(lane)));
@@ -203,8 +200,8 @@ fn a_connection_that_wakes_stays_where_no_lane_is_better() {
     assert!((0..ROUNDS).any(|_| free_lanes_keep_theirs()), "they always move");
 }
 
-/// Checks that an acceptor counts a connection on the lane that it moved to. `false`: some were
-/// stolen, so nothing is known.
+/// Checks that a moved connection counts for its new lane. False if connections were stolen, which
+/// makes the result unusable.
 fn is_counted_where_it_went() -> bool {
     let mut uneven = Uneven::new(lanes(Moving::ParkedOnly).placement(Placement::LeastLoaded));
     for client in &mut uneven.parked {
@@ -232,15 +229,13 @@ fn an_acceptor_knows_which_lane_a_connection_went_to() {
     assert!((0..ROUNDS).any(|_| is_counted_where_it_went()), "some are always stolen");
 }
 
-/// Clients that send the next request as soon as they have the response, each on a separate thread.
+/// Closed-loop clients, one thread each.
 struct Load {
     stop: Arc<AtomicBool>,
-    /// Whether a drain is about to begin: the server need not answer requests that are sent from
-    /// now on.
+    /// Set before a drain: later requests may go unanswered.
     drains: Arc<AtomicBool>,
-    /// Number of clients that a lane other than the first has answered.
+    /// Clients that a lane other than the first has answered.
     moved: Arc<AtomicUsize>,
-    /// The lanes that answered each client, in turn.
     clients: Vec<JoinHandle<Vec<usize>>>,
 }
 
@@ -254,8 +249,7 @@ impl Load {
             spawn(move || {
                 let (mut lanes, mut has_moved) = (Vec::new(), false);
                 loop {
-                    // Sends one more request after that, because the connection may have just been
-                    // moved.
+                    // One more request, in case the connection was just moved.
                     let last = stop.load(Ordering::SeqCst);
                     let may_end = drains.load(Ordering::SeqCst);
                     let Some(answer) = client.try_get(target) else {
@@ -286,14 +280,14 @@ impl Load {
         self.join()
     }
 
-    /// Waits until the server has closed each connection.
+    /// Waits until all connections are closed.
     fn join(self) -> Vec<Vec<usize>> {
         let ended = self.clients.into_iter().map(JoinHandle::join);
         ended.map(|lanes| lanes.expect("every request is answered")).collect()
     }
 }
 
-/// Starts a server that moves active connections, with 8 of them on its first lane.
+/// Moves active connections; 8 of them start on lane 0.
 fn hot() -> (Running, Vec<Client>) {
     let server = Running::start(in_use(Moving::Active), Handlers::new().factory());
     let clients = (0..8).map(|_| server.connect_to(0)).collect();
@@ -308,7 +302,7 @@ fn connections_of_a_hot_lane_spread() {
     let ways = load.end();
     assert!(ways.iter().all(|way| way[0] == 0));
     assert!(server.moves(0, "busy") + server.moves(0, "saturated") >= 3);
-    // A connection may leave after its last response.
+    // A connection may move after its last response.
     server.wait_for_metric("corelane_connections_in_transit", 0.0);
     server.wait_until("arrived", || server.moves_in_all() == server.arrivals());
 }
@@ -337,8 +331,8 @@ fn connections_in_use_stay_unless_they_may_move() {
     assert_eq!(["helped", "futile", "no_help"].map(|outcome| server.plans(outcome)), [0; 3]);
 }
 
-/// Whether two lanes with equal work keep their connections. `false`: this machine gave one of them
-/// less CPU time, so they were not even.
+/// Whether equally loaded lanes keep their connections. False if one lane lacked CPU, so the load
+/// was not equal.
 fn even_lanes_stay() -> bool {
     let server = Running::start(in_use(Moving::Active), Handlers::new().factory());
     let clients = [0, 1, 0, 1].map(|lane| server.connect_to(lane));

@@ -1,4 +1,4 @@
-//! Connections that are idle for long are parked, which no client notices.
+//! Parking of idle connections, unnoticed by clients.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -14,7 +14,6 @@ use http_body_util::Full;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
-/// The shortest time that is allowed.
 const SOON: Duration = Duration::from_millis(100);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ fn post(body: &str) -> String {
 fn the_first_byte_wakes_a_parked_connection() {
     let server = start(builder());
     let mut client = server.connect();
-    // hyper serves the connection, serves it again after it was parked, and then no longer.
+    // With hyper, with hyper after parking, and without hyper.
     for request in [post("a body"), post("another"), post("")] {
         client.send(request);
         assert_eq!(client.read_answer().status, 200);
@@ -75,7 +74,7 @@ fn what_was_read_of_a_head_rests_with_it() {
     let mut client = server.connect();
     let whole = post("a body");
     let (head, rest) = whole.split_at(20);
-    // Sent after a request, so that hyper reads the rest ahead.
+    // Follows a request, so that hyper reads ahead.
     client.send(format!("{}{head}", post("before")));
     assert_eq!(client.read_answer().text(), "before");
     server.wait_for_parked(1);
@@ -123,7 +122,7 @@ fn a_head_that_is_parked_is_late_by_its_own_deadline() {
         let begun = Instant::now();
         client.send(format!("{method} /echo"));
         server.wait_for_parked(0);
-        // Each byte wakes the connection, but does not extend its deadline.
+        // Bytes wake the connection but do not extend its deadline.
         client.socket.set_read_timeout(Some(2 * SOON)).expect("a time-out");
         let mut ended = [0];
         while client.socket.peek(&mut ended).is_err() {
@@ -149,7 +148,7 @@ fn a_connection_that_is_parked_ends_when_it_is_idle_for_too_long() {
     assert_eq!(client.get("/hello").status, 200);
     assert!(client.read_to_close().is_empty());
     assert!(begun.elapsed() >= SECOND, "{:?}", begun.elapsed());
-    // A connection whose client is delayed is also parked before its request.
+    // A delayed client also parks before its request.
     assert_eq!(server.parkings(), server.woken("bytes") + 1.0);
     assert_eq!(server.woken("deadline"), 1.0);
     assert_eq!(server.refused("idle_timeout"), 1.0);
@@ -164,11 +163,11 @@ fn a_connection_that_is_parked_grows_old() {
     let begun = Instant::now();
     assert!(!client.get("/hello").closes());
     server.wait_for_parked(1);
-    // The age counts from the accept, not from the parking.
+    // Age counts from accept, not from parking.
     server.wait_until("old", || server.refused("age") == 1.0);
     assert!(client.get("/hello").closes());
     assert!(client.read_to_close().is_empty());
-    // The maximum age is up to a tenth shorter, and counts from the last sweep before the accept.
+    // Jitter shortens the age by up to a tenth, counted from the sweep before the accept.
     assert!(begun.elapsed().as_secs_f64() >= 1.7, "{:?}", begun.elapsed());
     assert_eq!((server.refused("age"), server.refused("idle_timeout")), (1.0, 0.0));
 }
@@ -209,7 +208,7 @@ fn a_client_that_leaves_is_not_kept() {
     let server = start(builder());
     let ends: [fn(&crate::support::Client); 2] = [
         |client| client.socket.shutdown(Shutdown::Write).expect("its side closes"),
-        // Closing resets.
+        // Closing causes a reset.
         |client| {
             let socket = socket2::SockRef::from(&client.socket);
             socket.set_linger(Some(Duration::ZERO)).expect("a reset");
@@ -223,7 +222,7 @@ fn a_client_that_leaves_is_not_kept() {
         drop(client);
         server.wait_for_connections(0);
     }
-    // The requests that the client sent before it closed its side are answered.
+    // Requests sent before the half-close are answered.
     let mut client = server.connect();
     assert_eq!(client.get("/hello").status, 200);
     server.wait_for_parked(1);
@@ -236,7 +235,7 @@ fn a_client_that_leaves_is_not_kept() {
 #[test]
 fn a_body_that_its_handler_did_not_read_is_left_behind() {
     let server = start(builder());
-    // The body looks like a request, and may arrive with a part of the next request.
+    // Resembles a request; part of the next one may come with it.
     let body = "GET /gate HTTP/1.1\r\nHost: test\r\n\r\n";
     let unread = post(body).replace("/echo", "/hello");
     let next = post("next");
@@ -289,7 +288,7 @@ fn a_drain_answers_what_waits_in_the_sockets_of_parked_connections() {
         let held = Arc::clone(&held);
         tower::service_fn(move |request: Request<Incoming>| {
             if request.uri().path() == "/hold" {
-                // Holds the lane, so that it reads nothing.
+                // Blocks the lane, which then reads nothing.
                 let _ = held.lock().expect("one at a time").recv_timeout(PATIENCE);
             }
             async { Ok::<_, crate::support::BoxError>(Response::new(Full::<Bytes>::from("hello"))) }
@@ -325,7 +324,7 @@ fn connections_with_tls_are_parked_as_well() {
     assert_eq!(client.read_answer().text(), "a body");
     server.wait_for_parked(1);
     let begun = Instant::now();
-    // A partial TLS record is not lost, either.
+    // Partial TLS records survive, too.
     let (session, socket) = (&mut client.socket.conn, &mut client.socket.sock);
     session.writer().write_all(post("in pieces").as_bytes()).expect("room");
     let mut records = Vec::new();
@@ -338,7 +337,7 @@ fn connections_with_tls_are_parked_as_well() {
     socket.write_all(rest).expect("write");
     assert_eq!(client.read_answer().text(), "in pieces");
     server.wait_for_parked(1);
-    // Fails without a `close_notify`.
+    // Fails if `close_notify` is missing.
     assert!(client.read_to_close().is_empty());
     assert!(begun.elapsed() >= 2 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(server.refused("idle_timeout"), 1.0);

@@ -1,4 +1,4 @@
-//! Requests that arrive before the previous response is sent.
+//! Requests that arrive before the previous response was sent.
 
 use std::convert::Infallible;
 use std::io::Read;
@@ -17,7 +17,7 @@ use rstest::rstest;
 use tokio::task::spawn_local;
 use tower::util::BoxCloneSyncService;
 
-/// The responses exceed the kernel's buffers: 30 MB.
+/// 30 MB of responses, more than the kernel buffers.
 const REPLIES: usize = 1000;
 const LENGTH: usize = 30_000;
 
@@ -37,7 +37,7 @@ fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
     client.send(post);
     assert_eq!(client.read_answer().status, 200);
     client.send(post.repeat(REPLIES));
-    // Repeated until the number stays the same many times: the responses fill the socket.
+    // Repeats until the count is stable, i.e. the socket is full.
     let (mut last, mut same) = (0.0, 0);
     server.wait_until("full", || {
         let now = answered();
@@ -55,7 +55,7 @@ fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
 #[rstest]
 fn a_body_that_nobody_reads_does_not_end_its_connection(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), |_lane| {
-        // The request is dropped before its future is polled.
+        // Drops the request before polling its future.
         tower::service_fn(|request: Request<Incoming>| {
             drop(request);
             async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("unread"))) }
@@ -96,15 +96,14 @@ fn a_body_that_is_read_after_the_reply_has_an_end(#[values(Plain, Hyper)] way: W
     }
 }
 
-/// hyper remembers the upgrade when the connection ends, and does not write the bytes that it holds
-/// then.
+/// hyper remembers the refused upgrade and, at the end of the connection, drops buffered bytes.
 #[rstest]
 fn the_last_reply_is_whole_though_an_upgrade_was_refused_before(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), big);
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: shell\r\n\r\n");
     assert_eq!(client.read_answer().body.len(), BIG);
-    // A large body that nobody reads ends the connection.
+    // A large unread body closes the connection.
     client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n");
     let answer = client.read_answer();
     assert_eq!((answer.status, answer.body.len()), (200, BIG));
@@ -129,7 +128,7 @@ fn a_chunked_body_that_nobody_reads_may_come_after_the_reply(#[values(Plain, Hyp
 #[rstest]
 fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), unread);
-    // This holds however much of the body arrives with the head.
+    // Regardless of how much body arrives with the head.
     for (length, closes) in [(60_000, false), (70_000, true), (1_000_000, true)] {
         for with_head in [0, 10_000, 50_000] {
             let mut client = server.connect();
@@ -147,7 +146,6 @@ fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hype
     }
 }
 
-/// Responds without reading the body.
 fn unread(_lane: &Lane) -> TestService {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| {
         drop(request);
@@ -155,7 +153,6 @@ fn unread(_lane: &Lane) -> TestService {
     }))
 }
 
-/// A head that hyper serves.
 const TRAILERS: &str = "HTTP/1.1\r\nHost: t\r\nTE: trailers\r\n\r\n";
 
 #[test]
@@ -200,7 +197,7 @@ fn what_follows_the_last_request_of_a_client_costs_no_reply(#[values(Plain, Hype
         let last = format!("{get}Connection: close\r\n\r\n");
         let mut client = server.connect();
         client.send(format!("{get}\r\n").repeat(30) + &last + &format!("{get}\r\n").repeat(900));
-        // The server has written all responses, and closed its side, before the first is read.
+        // All responses are written and the write side is closed before the client reads.
         server.wait_for_in_flight(0);
         for _ in 0..30 {
             assert!(!client.read_answer().closes());

@@ -1,15 +1,15 @@
-//! Tests of placement: the lane that a connection is assigned to.
+//! Assignment of connections to lanes.
 
 use crate::support::stuck::Stuck;
 use crate::support::{Client, Running, builder};
 use corelane::{Builder, Lanes, Placement};
 
 fn lanes(placement: Placement, lanes: usize) -> Builder {
-    // The time of blocked requests must not count as the cost of all others.
+    // Blocked requests would otherwise skew the measured costs.
     builder().placement(placement).lanes(Lanes::Count(lanes)).routes(["/block"])
 }
 
-/// Sends a request on each connection, and returns the lanes that answered.
+/// Sends one request per connection and returns the answering lanes.
 fn lanes_of(clients: &mut [Client]) -> Vec<usize> {
     clients.iter_mut().map(|client| client.get("/").text().parse().expect("a lane")).collect()
 }
@@ -22,13 +22,12 @@ fn of_lane(server: &Running, name: &str, lane: usize) -> usize {
     server.metric(&format!("{name}{{lane=\"{lane}\"}}")) as usize
 }
 
-/// The sum of a metric over the first `lanes` lanes.
+/// Sum of a metric over the first `lanes` lanes.
 fn of_all(server: &Running, name: &str, lanes: usize) -> usize {
     (0..lanes).map(|lane| of_lane(server, name, lane)).sum()
 }
 
-/// Opens connections, and waits until the acceptor has placed all of them, because the cost of
-/// running requests counts as well.
+/// Opens connections and waits until all are placed, as the cost of running requests counts, too.
 fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     let clients = (0..connections).map(|_| server.connect()).collect();
     let placed = || of_all(server, "corelane_connections_placed_total", lanes);
@@ -36,12 +35,11 @@ fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     clients
 }
 
-/// Maximum number of rounds until one is quiet. A lane that lost its CPU for longer than
-/// connections wait loses them to other lanes, and the distribution is less even than the
-/// placement.
+/// Attempts to get a quiet round. A lane that lacks CPU loses queued connections to others, which
+/// makes the distribution uneven.
 const ROUNDS: usize = 20;
 
-/// Checks the lanes of connections. `false`: some were stolen, so nothing is known.
+/// Checks the distribution. False if connections were stolen, which makes the result unusable.
 fn spreads_evenly(count_of_lanes: usize, connections: usize) -> bool {
     let server =
         Running::start(lanes(Placement::LeastLoaded, count_of_lanes), Stuck::default().factory());
@@ -67,8 +65,7 @@ fn few_long_lived_connections_are_spread_evenly_by_least_loaded() {
     }
 }
 
-/// Checks that a lane without connections receives the next one. `false`: some were stolen, so
-/// nothing is known.
+/// Checks that an empty lane gets the next connection. False if connections were stolen.
 fn gets_the_next() -> bool {
     let server = Running::start(lanes(Placement::LeastLoaded, 2), Stuck::default().factory());
     let mut clients = connect(&server, 8, 2);
@@ -76,7 +73,7 @@ fn gets_the_next() -> bool {
     let mut of = spread.iter();
     clients.retain(|_| of.next() == Some(&1));
     server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 0);
-    // Opened one by one, because waiting connections count with their expected time.
+    // One by one, as queued connections count with their expected cost.
     let mut later = Vec::new();
     let came_to = [(); 4].map(|()| {
         let mut client = [server.connect()];
@@ -108,7 +105,7 @@ fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
         let stolen = || of_lane(&server, "corelane_connections_stolen_total", idle);
         let stolen_before = stolen();
         let waiting = |lane| of_lane(&server, "corelane_connections_queued", lane);
-        // It may have taken more than two requests to block both lanes.
+        // Blocking both lanes may have taken more than two requests.
         let early = waiting(0) + waiting(1);
         let mut queued: Vec<_> = (0..40).map(|_| server.connect()).collect();
         queued.iter_mut().for_each(|client| client.send_get("/"));
@@ -133,7 +130,7 @@ fn connections_queued_at_a_stuck_lane_are_stolen_by_one_that_becomes_idle() {
 fn connections_queued_at_a_stuck_lane_wake_one_that_sleeps() {
     let stuck = Stuck::default();
     let server = Running::start(lanes(Placement::LeastLoaded, 2), stuck.factory());
-    // Lane 0 has the fewest connections, so it is chosen, and is stuck.
+    // Lane 0 has the fewest connections, gets the next one, and is stuck.
     let mut clients = connect(&server, 24, 2);
     let spread = lanes_of(&mut clients);
     let (mut of_0, of_1): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! Plain requests are served on a separate path, which no client notices.
+//! The plain path for simple requests, unnoticed by clients.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use rstest::rstest;
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
 const POST: &str = "POST /b HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc";
 
-/// Bytes that clients send on a connection, plain and otherwise.
+/// Byte sequences as clients send them, plain or not.
 fn conversations() -> Vec<String> {
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n");
     let with = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
@@ -83,7 +83,7 @@ fn a_client_cannot_tell_who_answers_nor_how_its_bytes_arrived() {
     for said in conversations() {
         let bytes = said.as_bytes();
         let [whole, _] = pair.hear(&[bytes]);
-        // Whole, cut at every third byte, and byte by byte.
+        // Whole, split every three bytes, and byte by byte.
         let cuts =
             (0..bytes.len()).step_by(3).map(|at| <[_; 2]>::from(bytes.split_at(at)).to_vec());
         for pieces in cuts.chain([bytes.chunks(1).collect()]) {
@@ -95,7 +95,6 @@ fn a_client_cannot_tell_who_answers_nor_how_its_bytes_arrived() {
     }
 }
 
-/// The servers are idle between the pieces.
 #[test]
 fn a_head_has_one_limit_however_it_comes() {
     const ALLOWED: usize = 32 * 1024;
@@ -128,7 +127,7 @@ fn a_head_has_one_limit_however_it_comes() {
     }
 }
 
-/// A client may tell the servers apart in these ways, which are allowed.
+/// Permitted differences between the two servers.
 #[test]
 fn known_differences_have_names() {
     let pair = Pair::start();
@@ -136,7 +135,7 @@ fn known_differences_have_names() {
     assert_eq!(pair.compare(&[broken]), Ok(vec![Known::CloseAfterBrokenBody]));
 }
 
-/// When hyper sends its own response, it reads a part of the body again, in more reads than one.
+/// For its own error responses, hyper reads part of the body again, in several reads.
 #[test]
 fn a_client_cannot_tell_who_answers_a_long_body() {
     let pair = Pair::start();
@@ -183,7 +182,7 @@ fn a_body_that_is_shorter_than_announced_ends_its_connection_and_a_longer_one_is
     server.wait_for_in_flight(0);
 }
 
-/// More than a socket accepts at once, in bodies that are sent with their heads.
+/// Bodies larger than the socket buffer, sent together with their heads.
 #[test]
 fn what_the_socket_does_not_take_at_once_is_sent_later() {
     const LENGTH: usize = 100_000;
@@ -228,15 +227,14 @@ fn a_head_at_its_limits_is_answered_and_beyond_them_refused() {
     let target = |length: usize| format!("/{}", "a".repeat(length - 1));
     assert_eq!((ask(&target(100), ""), ask(&target(101), "")), (200, 414));
     assert_eq!((ask("/", &"a: b\r\n".repeat(9)), ask("/", &"a: b\r\n".repeat(10))), (200, 431));
-    // 25 bytes of lines before it, 5 beside its value, and the empty line.
+    // 25 bytes of lines, 5 around the value, and the empty line.
     let field = |whole: usize| format!("a: {}\r\n", "b".repeat(whole - 32));
     assert_eq!((ask("/", &field(8192)), ask("/", &field(8193))), (200, 431));
 }
 
-/// The shortest time that is allowed.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Echoes the body of a request, or ignores it, in a response without a known length.
+/// Echoes or ignores the body, with a chunked response.
 fn chunked(builder: Builder) -> Running {
     Running::start(builder, |_lane| {
         tower::service_fn(async |request: Request<Incoming>| {
@@ -252,7 +250,7 @@ fn chunked(builder: Builder) -> Running {
 
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Only the plain path parks, so it served these requests and responses.
+/// Only the plain path parks connections, so it served these.
 #[test]
 fn a_body_in_pieces_and_a_reply_in_chunks_stay_on_the_plain_path() {
     let server = chunked(builder().park_after(Some(SOON)));
@@ -283,7 +281,7 @@ fn a_connection_that_hyper_serves_is_not_parked() {
     }
     fast.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
     fast.read_until(b"0\r\n\r\n");
-    // The later one is parked, and the earlier one is not.
+    // The later connection is parked, the earlier one is not.
     server.wait_for_parked(1);
     server.wait_for_connections(2);
     drop(fast);
@@ -291,7 +289,8 @@ fn a_connection_that_hyper_serves_is_not_parked() {
     server.wait_for_connections(1);
 }
 
-/// A short rest of a body is discarded, and a long one ends the connection (RFC 9112 section 9.3).
+/// The rest of a body is discarded if short, otherwise the connection closes (RFC 9112 section
+/// 9.3).
 #[test]
 fn a_body_that_its_handler_ignores_ends_the_connection_only_if_it_is_large() {
     let server = chunked(builder().park_after(Some(SOON)));
@@ -312,7 +311,8 @@ fn a_body_that_its_handler_ignores_ends_the_connection_only_if_it_is_large() {
     }
 }
 
-/// The header timeout is for heads: within the rest of a body, and behind it, a client may be silent for longer.
+/// The header timeout applies to heads only: clients may pause for longer inside or after the
+/// discarded rest of a body.
 #[rstest]
 fn a_body_that_its_handler_ignores_does_not_begin_a_header(
     #[values(Way::Plain, Way::Hyper)] way: Way,
@@ -325,7 +325,7 @@ fn a_body_that_its_handler_ignores_does_not_begin_a_header(
     client.read_until(LAST_CHUNK);
     for part in ["ab", "cd"] {
         client.send(part);
-        // Its deadline is not before that of a header which began with these bytes.
+        // Its deadline is at least that of a header started with these bytes.
         assert!(server.connect().read_to_close().is_empty());
     }
     client.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");

@@ -1,5 +1,5 @@
-//! Lanes follow a cpuset and a quota that change while they run. This needs writable cgroups and
-//! two CPUs; without them the test says so and passes.
+//! Lanes adapt to cpuset and quota changes at run time. Skipped, with a message, without writable
+//! cgroups and two CPUs.
 
 use std::fs;
 use std::io::Write;
@@ -14,17 +14,15 @@ use http_body_util::Full;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use tower::util::BoxCloneSyncService;
 
-/// A separate cgroup for this process, which returns to its previous cgroup when this is dropped.
+/// Runs the process in its own cgroup; drop moves it back.
 struct Cpuset {
     directory: PathBuf,
-    /// The cgroup that the process came from.
     own: PathBuf,
-    /// Two CPUs that the process may use, ascending.
     cpus: [usize; 2],
 }
 
 impl Cpuset {
-    /// Moves this process to a new cpuset of two CPUs. Returns the reason if that is not possible.
+    /// Moves this process to a new cpuset with two CPUs, or returns the reason why not.
     fn enter() -> Result<Cpuset, String> {
         let allowed = affinity(None);
         let &[first, second, ..] = allowed.as_slice() else {
@@ -33,15 +31,15 @@ impl Cpuset {
         let (own, base) = own_cgroup("cpuset")?;
         let directory = base.join(format!("corelane-repin-{}", std::process::id()));
         fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        // From here on dropping cleans up.
+        // Cleanup is on drop from here.
         let cpuset = Cpuset { directory, own, cpus: [first, second] };
         cpuset.fill(&base).map_err(|error| format!("{}: {error}", cpuset.directory.display()))?;
         Ok(cpuset)
     }
 
     fn fill(&self, base: &Path) -> std::io::Result<()> {
-        // A v1 cpuset is empty at first, and accepts no process without memory nodes. In v2 an
-        // empty cpuset is equivalent to its parent's.
+        // A new v1 cpuset is empty and needs memory nodes before it accepts processes. In v2 an
+        // empty cpuset inherits.
         let nodes = fs::read(base.join("cpuset.mems")).unwrap_or_default();
         if !nodes.trim_ascii().is_empty() {
             fs::write(self.directory.join("cpuset.mems"), nodes)?;
@@ -55,7 +53,7 @@ impl Cpuset {
         fs::write(self.directory.join("cpuset.cpus"), list.join(","))
     }
 
-    /// Rewrites the cpuset of the running process, as the kubelet does.
+    /// Changes the live cpuset, as the kubelet does.
     fn allow(&self, cpus: &[usize]) {
         self.try_allow(cpus).expect("the cpuset is ours");
     }
@@ -67,7 +65,7 @@ impl Drop for Cpuset {
     }
 }
 
-/// A cgroup whose quota can be set: in v2 the cgroup of the cpuset, in v1 a separate one.
+/// Quota of a cgroup: the cpuset's own in v2, a separate one in v1.
 struct Quota {
     directory: PathBuf,
     own: Option<PathBuf>,
@@ -85,7 +83,7 @@ impl Quota {
         Ok(Quota { directory, own: Some(own) })
     }
 
-    /// Sets the quota, as the kubelet does when a pod is resized in place.
+    /// Sets the quota, like an in-place pod resize.
     fn set(&self, cpus: Option<f64>) {
         let period = 100_000;
         let quota = cpus.map(|cpus| ((cpus * f64::from(period)) as u64).to_string());
@@ -115,8 +113,7 @@ fn join(cgroup: &Path) -> std::io::Result<()> {
     fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// The directory of this process's cgroup in the hierarchy of a controller, v1 or v2, and the
-/// directory in which to create another.
+/// This process's cgroup for a controller (v1 or v2), and where to create another one.
 fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     let members = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
     let path = |fits: &dyn Fn(&str) -> bool| {
@@ -130,8 +127,7 @@ fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     let path = path(&str::is_empty).ok_or("this process is in no cgroup")?;
     let root = Path::new("/sys/fs/cgroup");
     let own = root.join(path);
-    // Next to its own cgroup: a v2 cgroup with processes passes no controllers on, unless it is the
-    // root.
+    // A sibling: v2 cgroups that contain processes do not delegate controllers, except the root.
     let base = own.parent().filter(|_| own != root).unwrap_or(root).to_owned();
     let given = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
     if !given.split_ascii_whitespace().any(|it| it == controller) {
@@ -140,12 +136,12 @@ fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     Ok((own, base))
 }
 
-/// Bypasses the capture of test output, which would hide the text of a passing test.
+/// Not captured, so that it is visible for passing tests.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "repin: {text}");
 }
 
-/// The cpuset; `None` if the test cannot have one.
+/// `None` if the environment does not permit it.
 fn enter() -> Option<Cpuset> {
     Cpuset::enter().inspect_err(|reason| say(&format!("SKIPPED: {reason}"))).ok()
 }
@@ -155,7 +151,7 @@ fn affinity(thread: Option<Pid>) -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
 }
 
-/// The thread of a lane (`lane`) or of its slow lane (`slow`).
+/// Thread of a lane (`lane`) or slow lane (`slow`).
 fn thread(kind: &str, index: usize) -> Pid {
     let tasks = fs::read_dir("/proc/self/task").expect("the threads of this process");
     let ids = tasks.map(|task| task.expect("a thread").file_name());
@@ -167,7 +163,7 @@ fn thread(kind: &str, index: usize) -> Pid {
     Pid::from_raw(id.to_str().and_then(|id| id.parse().ok()).expect("a number")).expect("not 0")
 }
 
-/// Responds with the CPU that the lane reports it is pinned to.
+/// Returns the CPU to which the lane is pinned.
 fn service(lane: &Lane) -> crate::support::TestService {
     let lane = lane.clone();
     BoxCloneSyncService::new(tower::service_fn(move |_request: Request<Incoming>| {
@@ -182,7 +178,7 @@ fn start(lanes: usize, pin: Pin) -> Running {
     Running::start(builder, service)
 }
 
-/// Waits until the metric and the kernel's masks of each lane's threads match.
+/// Waits until the metric and the thread affinities match.
 fn wait_for_lanes(server: &Running, lanes: &[Option<usize>], all: &[usize]) {
     let info = |lane: usize, cpu: Option<usize>| {
         let (name, pinned) = (cpu.map_or(String::new(), |cpu| cpu.to_string()), cpu.is_some());
@@ -288,7 +284,7 @@ fn a_quota_that_is_set_and_removed_is_seen_and_unpins_meanwhile() {
         Ok(quota) => quota,
         Err(reason) => return say(&format!("SKIPPED: {reason}")),
     };
-    // With the default weight, which equals a request for one CPU, the CPU counts as exclusive.
+    // The default weight is equivalent to a request for one CPU, which makes the CPU exclusive.
     cpuset.allow(&[first]);
     let server = start(1, Pin::Auto);
     wait_for_lanes(&server, &[Some(first)], &[first]);

@@ -1,4 +1,4 @@
-//! The record of a request: its id, its trace, and the data that its observer receives.
+//! Request records: id, trace and observer data.
 
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -23,7 +23,7 @@ use tower::util::BoxCloneSyncService;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// The data that an observer received, without borrowed parts.
+/// Owned copy of the observer's data.
 #[derive(Debug)]
 struct Told {
     what: String,
@@ -69,8 +69,7 @@ fn next(told: &Receiver<Told>) -> Told {
     told.recv_timeout(PATIENCE).expect("the observer is told")
 }
 
-/// Responds with the values that a handler sees: its id, `traceparent`, `tracestate`; also in a
-/// blocking call.
+/// Returns id, `traceparent` and `tracestate` as a handler sees them, also from a blocking call.
 fn mirror(_lane: &Lane) -> TestService {
     fn seen() -> String {
         let id = corelane::request_id();
@@ -199,7 +198,7 @@ fn times_and_bytes_are_told_when_the_last_byte_is_taken(#[values(Plain, Hyper)] 
     let mut client = server.connect();
     client.send_get("/big");
     client.socket.peek(&mut [0]).expect("a reply has begun");
-    // When the lane has time for another client, the socket of this client accepts no more bytes.
+    // The lane serves others only when this client's socket is full.
     assert_eq!(server.get("/hello").status, 200);
     assert_eq!(next(&told).what, "GET /hello");
     assert!(told.try_recv().is_err());
@@ -236,7 +235,7 @@ fn a_client_that_left_is_told_as_such(#[values(Plain, Hyper)] way: Way) {
     assert_eq!((cut.status, cut.complete, cut.times.write), (Some(200), false, None));
 }
 
-/// A body that breaks off after this many pieces, and then reports that nothing is left.
+/// A body that fails after this many pieces and then reports its end.
 struct Broken(Option<usize>);
 
 impl Body for Broken {
@@ -271,7 +270,7 @@ fn a_body_that_breaks_off_is_told_as_such_over_http2(#[values(Plain, Hyper)] way
     with_worker(async {
         let (mut client, _) = http2(&server).await;
         let (reply, _) = client.send_request(worker::get("/hello"), true).expect("sent");
-        // The reset may come before anything else.
+        // The reset may come first.
         if let Ok(reply) = reply.await {
             let mut body = reply.into_body();
             while let Some(Ok(_)) = body.data().await {}

@@ -1,4 +1,4 @@
-//! Requests and responses: protocols, handlers that fail, lanes, metrics.
+//! Basics: protocols, failing handlers, lanes, metrics.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ fn a_connection_carries_many_requests(#[values(Plain, Hyper)] way: Way) {
     for _ in 0..100 {
         assert_eq!(client.get("/hello").text(), "hello");
     }
-    // Pipelined requests are answered in their order (RFC 9112 section 9.3.2).
+    // Pipelined requests are answered in order (RFC 9112 section 9.3.2).
     client.send("GET /hello HTTP/1.1\r\nHost: t\r\n\r\nPOST /echo HTTP/1.1\r\nHost: t\r\n");
     client.send("Content-Length: 4\r\n\r\nlast");
     assert_eq!(client.read_answer().text(), "hello");
@@ -198,7 +198,7 @@ fn what_is_refused_before_it_is_a_request_is_counted(#[values(Plain, Hyper)] way
         assert_eq!(answer.status, status, "{head}");
         assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{head}");
         assert!(answer.closes() && client.read_to_close().is_empty(), "{head}");
-        // The server counts some of them only when both sides are closed.
+        // Some are counted only after both sides have closed.
         drop(client);
         let refused =
             format!("corelane_connections_refused_total{{lane=\"0\",reason=\"{reason}\"}}");
@@ -232,7 +232,7 @@ fn a_head_may_end_anywhere_before_it_is_refused(#[values(Plain, Hyper)] way: Way
             client
         })
         .collect();
-    // The connection was accepted, so it is read separately from the following bytes.
+    // Accepted, so its next bytes are read separately.
     let open = "corelane_connections{lane=\"0\"}";
     server.wait_until("all open", || server.metric(open) >= clients.len() as f64);
     for (at, mut client) in (1..).zip(clients) {
@@ -312,7 +312,7 @@ fn an_axum_router_is_a_service() {
     assert_eq!(crate::support::end_of(thread).expect("an end").cut, 0);
 }
 
-/// The CPUs that the calling thread may run on, as the kernel writes them (proc(5)).
+/// The calling thread's CPU affinity, in the kernel's format (proc(5)).
 fn allowed_cpus() -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -332,8 +332,7 @@ fn each_lane_is_pinned_to_its_own_cpu_and_the_admin_thread_to_none(
         })
     });
     let lanes = server.admin_get("/metrics").text().matches("corelane_lane_info{").count();
-    // A hash determines the lane of a connection, so the test connects until all lanes have
-    // answered.
+    // Lanes are chosen by hash, so the test connects until every lane has answered.
     let mut seen = HashMap::new();
     server.wait_until("answered by every lane", || {
         let answer = server.get("/").text();

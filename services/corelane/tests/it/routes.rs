@@ -1,4 +1,4 @@
-//! Routes that the service names, and limits of one route.
+//! Named routes and per-route limits.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +25,6 @@ use rstest::rstest;
 use tokio::sync::Semaphore;
 use tower::Layer;
 
-/// Number of requests to a route, as counted by the server.
 fn requests(server: &Running, route: &str, code: u16) -> f64 {
     server.metric(&format!(
         "corelane_requests_total{{lane=\"0\",route=\"{route}\",method=\"GET\",code=\"{code}\"}}"
@@ -84,7 +83,7 @@ fn a_learnt_route_is_estimated_before_the_call() {
     let mut client = server.connect();
     assert_eq!(client.get("/spin/1").status, 200);
     (0..20).for_each(|_| assert_eq!(client.get("/quick").status, 200));
-    // The only slot is taken, so the next request waits, with its estimate.
+    // The only slot is busy, so the next request queues.
     let mut first = server.connect();
     first.send_get("/wait");
     server.wait_for_in_flight(1);
@@ -111,7 +110,7 @@ fn a_template_of_the_settings_takes_precedence_and_the_rest_is_bounded() {
     assert_eq!(requests(&server, "/things/{id}", 200), 1.0);
     assert_eq!(requests(&server, "other", 200), 2.0);
     assert!(!has(&server, "/greet/{name}"));
-    // Written by the handler's thread before the response.
+    // The handler's thread logs this before the response.
     assert_eq!(log.lines_so_far(&["WARN", "no room for more routes", "/late"]).len(), 1);
     assert!(builder().learnt_routes(513).validate().is_err());
 }
@@ -156,7 +155,7 @@ fn calls_of_grpc_are_named_by_their_paths(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(requests(&server, "other", 200), 3.0);
 }
 
-/// As docs/porting.md merges the routes of tonic into a router.
+/// Tonic routes merged into a router, as in docs/porting.md.
 #[test]
 fn calls_and_pages_of_one_router_have_their_names() {
     let server = Running::start(builder(), |_lane: &Lane| {
@@ -173,7 +172,7 @@ fn calls_and_pages_of_one_router_have_their_names() {
 
 #[test]
 fn requests_without_any_route_are_a_warning() {
-    // The warning contains nothing that distinguishes it from the warnings of other servers.
+    // Other servers could log the same warning.
     run_alone("warns_of_requests_without_any_route", 1);
 }
 
@@ -190,11 +189,11 @@ fn warns_of_requests_without_any_route() {
     let line = log.wait_for(&["WARN", "no request has a route"]);
     let requests =
         line.split("requests=").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    // The server checks once a second, after any of these requests.
+    // Checked once a second, at any of these requests.
     assert!(requests.is_some_and(|requests| (1000..=REQUESTS).contains(&requests)), "{line}");
 }
 
-/// A server with a limit of 10 bytes, and routes that have others.
+/// The limit is 10 bytes, except for some routes.
 fn limited(way: Way) -> Running {
     let limits = Limits { body_bytes: 10, ..Limits::default() };
     let settings = way.builder().limits(limits);
@@ -214,7 +213,7 @@ fn limited(way: Way) -> Running {
     })
 }
 
-/// The status and text of a response to a body with this framing.
+/// Status and body of the response to this framing.
 fn send(client: &mut Client, path: &str, framing: &str, body: &str) -> (u16, String) {
     client.send(format!("POST {path} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n{body}"));
     let answer = client.read_answer();
@@ -239,7 +238,7 @@ fn a_route_may_raise_and_lower_the_size_of_bodies(#[values(Plain, Hyper)] way: W
         assert_eq!(send(&server, "/same", 10), fits(10));
         let (status, text) = send(&server, "/same", 11);
         assert!(status == 413 && text.contains("at most 10 bytes"), "{text}");
-        // Includes sizes larger than what a connection reads at a time.
+        // Some are larger than one read.
         for length in [10, 11, 1000, 90_000] {
             assert_eq!(send(&server, "/large", length), fits(length));
         }
@@ -264,7 +263,7 @@ fn a_body_that_is_too_large_is_not_asked_for(#[values(Plain, Hyper)] way: Way) {
         client.send(format!("POST {path} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n"));
         assert_eq!(client.read_answer().status, status, "{path}");
     }
-    // A handler that does not read its body need not know its size.
+    // Unknown to a handler that ignores the body.
     let mut client = server.connect();
     client.send("POST /unread HTTP/1.1\r\nHost: t\r\nContent-Length: 11\r\n\r\n");
     assert_eq!(client.read_answer().text(), "unread");
@@ -285,7 +284,7 @@ fn a_route_has_its_limits_over_http2() {
                 }
                 let request = request.body(()).expect("a request");
                 let (reply, mut body) = client.send_request(request, false).expect("sent");
-                // Fails if the stream was reset already, which the response says.
+                // Fails after a reset; the response shows that.
                 let _ = body.send_data(Bytes::from(vec![b'x'; length]), true);
                 tokio::time::timeout(PATIENCE, reply)
                     .await
@@ -369,7 +368,7 @@ fn a_route_that_raises_the_deadline_outlives_the_servers() {
     let mut client = server.connect();
     client.send_get("/more");
     server.wait_for_in_flight(1);
-    // Begun later, and ended by the server's own deadline.
+    // Started later and stopped by the server's deadline.
     assert_eq!(server.get("/hang").status, 503);
     gate.add_permits(1);
     assert_eq!(client.read_answer().text(), "through");

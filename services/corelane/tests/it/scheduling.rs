@@ -1,4 +1,4 @@
-//! Tests which request starts next on a lane, and which is rejected.
+//! Which request a lane starts next, and which it rejects.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,24 +12,23 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 
-/// Routes whose cost the load table learns separately.
+/// Each of these has its own learnt cost.
 const ROUTES: [&str; 6] = ["/brief", "/medium", "/slow", "/long", "/block", "/gate"];
 
-/// Requests that are expected to take less start without waiting for a turn ([`corelane::BRIEF`]).
+/// Cheaper requests start immediately ([`corelane::BRIEF`]).
 const BRIEF: Duration = Duration::from_micros(100);
 
-/// A service that records the order in which it began its requests.
+/// Records the order in which requests start.
 #[derive(Clone)]
 struct Notes {
     begun: Arc<Mutex<Vec<String>>>,
-    /// Notified by `/block` when it holds the lane; it then waits to be released.
+    /// Signals that `/block` holds the lane.
     blocked: Sender<()>,
     release: Arc<Mutex<Receiver<()>>>,
-    /// `/gate` waits here, without holding the lane.
+    /// `/gate` waits here without blocking the lane.
     gate: Arc<Semaphore>,
 }
 
-/// The test's end of a [`Notes`] service.
 struct Control {
     server: Running,
     notes: Notes,
@@ -85,8 +84,7 @@ fn start(limits: Limits, timeouts: Timeouts) -> Control {
 }
 
 impl Control {
-    /// Lets the load table learn the cost of each route, and forget measurements from when the
-    /// machine was busy with other work.
+    /// Trains the load table, replacing measurements from busy periods.
     fn teach(&self) {
         for (target, most) in [("/brief", 1), ("/medium", 5), ("/slow", 40)] {
             let mut client = self.server.connect();
@@ -96,8 +94,8 @@ impl Control {
         self.begun().clear();
     }
 
-    /// Sends requests until the load table expects less than `most`: a handler whose lane lost its
-    /// CPU appears expensive.
+    /// Repeats requests until the learnt cost is below `most`; a lane that lost its CPU looks
+    /// expensive.
     fn teach_less(&self, client: &mut Client, target: &str, most: Duration) {
         let family = "corelane_load_table_lane_seconds";
         let series = format!("{family}{{route=\"{target}\",method=\"GET\"}}");
@@ -114,14 +112,14 @@ impl Control {
         self.notes.begun.lock().expect("no panic")
     }
 
-    /// Opens a connection and uses it once, so that only its next request is new to the lane.
+    /// A connection that the lane has already served once.
     fn known(&self) -> Client {
         let mut client = self.server.connect();
         assert_eq!(client.get("/brief").status, 200);
         client
     }
 
-    /// Sends all requests while a handler holds the lane, then releases the lane.
+    /// Sends the requests while a handler blocks the lane, then releases it.
     fn send_while_blocked(&self, targets: &[&str]) {
         let mut blocker = self.known();
         let mut clients: Vec<Client> = targets.iter().map(|_| self.known()).collect();
@@ -180,8 +178,7 @@ fn a_slow_request_that_has_waited_starts_before_cheaper_ones_that_came_later() {
     control.server.wait_for_in_flight(1);
     slow.send_get("/slow");
     control.wait_for_queued(1);
-    // Its handicap is eight times its cost, at most 40 ms. Time that has passed since then counts
-    // in its favour.
+    // The handicap is eight times the cost, up to 40 ms, less the time since then.
     let since = Instant::now();
     control.server.wait_until("old enough", || since.elapsed() > Duration::from_millis(400));
     medium.send_get("/medium");
@@ -214,14 +211,14 @@ fn as_many_requests_run_as_there_are_slots() {
     }
 }
 
-/// Number of the lane's handlers that wait at the gate: now, and the maximum until now.
+/// Handlers waiting at the gate: current and maximum.
 #[derive(Default)]
 struct Waiting {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// `/gate` waits for a permit; every response is the index of its lane.
+/// `/gate` waits for a permit; responses contain the lane index.
 fn gated(
     gate: Arc<Semaphore>,
     waiting: Arc<[Waiting]>,
@@ -245,7 +242,7 @@ fn gated(
 
 #[test]
 fn every_lane_runs_as_many_requests_as_it_has_slots() {
-    // One lane with many slots, many lanes with one slot each, many lanes with many slots.
+    // One lane with many slots, many lanes with one slot, and many with many.
     for (lanes, slots) in [(1, 1024), (2, 1), (2, 1024)] {
         let gate = Arc::new(Semaphore::new(0));
         let waiting: Arc<[Waiting]> = (0..lanes).map(|_| Waiting::default()).collect();
@@ -316,7 +313,7 @@ fn what_could_not_start_in_time_is_turned_away_before_it_costs_anything() {
     clients.iter_mut().for_each(|client| client.send_get("/long"));
     control.release.send(()).expect("the handler waits");
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_answer().status).collect();
-    // 60 of 50 ms each are more than 2 s.
+    // 60 requests of 50 ms exceed 2 s.
     assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
     assert!(control.refused("queue_full") >= 1.0);
     let begun = control.begun().iter().filter(|target| *target == "/long").count();
@@ -346,11 +343,11 @@ fn a_route_that_once_took_too_long_is_not_turned_away_for_ever() {
     let mut client = control.server.connect();
     client.send_get("/block");
     control.blocked.recv_timeout(PATIENCE).expect("the lane is held");
-    // Longer than a request may take, as after a cold start or a pause of the process.
+    // Exceeds the request timeout, like a cold start or a suspended process.
     std::thread::sleep(2 * request);
     control.release.send(()).expect("the handler waits");
     assert_eq!(client.read_answer().status, 200);
-    // The load table knows only that a request takes longer than is allowed.
+    // The load table only knows that the cost exceeds the timeout.
     control.release.send(()).expect("the server runs");
     assert_eq!(client.get("/block").status, 200, "nothing else is to be done");
     assert_eq!(client.get("/brief").status, 200, "of a route that was never seen");
@@ -365,8 +362,8 @@ fn brief_requests_do_not_take_every_slot_that_comes_free() {
     control.teach();
     let mut medium = control.known();
     control.begun().clear();
-    // Each request holds the slot for as long as it likes but the lane for almost no time, and the
-    // next begins before anything else gets a turn of the event loop.
+    // Each request occupies the slot but hardly any lane time, and the next starts before the event
+    // loop turns.
     gates.send("GET /gate HTTP/1.1\r\nHost: test\r\n\r\n".repeat(PIPELINED));
     control.server.wait_for_in_flight(1);
     medium.send_get("/medium");
@@ -393,8 +390,8 @@ fn streams_that_came_together_learn_from_the_first_of_them() {
         let handshake = h2::client::handshake(socket.expect("connect")).await;
         let (client, connection) = handshake.expect("handshake");
         let mut client = client.ready().await.expect("ready");
-        // Sent in one piece, because the connection is not polled earlier. Nothing is known about
-        // their route, and all observed requests are brief.
+        // Sent in one write, so that the connection is polled once. The route is unknown, and all
+        // others are brief.
         let replies: Vec<_> = (0..STREAMS)
             .map(|_| {
                 let request = http::Request::get("http://test/block").body(()).expect("a request");

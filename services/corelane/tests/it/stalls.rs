@@ -1,4 +1,4 @@
-//! Lanes that handlers hold, and what the watchdog and the admin port report in the meantime.
+//! Stalled lanes, and how watchdog and admin port report them.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -18,11 +18,11 @@ use http_body_util::{Full, StreamBody};
 use serde_json::Value;
 use tower::util::BoxCloneSyncService;
 
-/// Longer than a lane usually loses its CPU.
+/// Longer than the usual scheduling delays.
 const STALL: Duration = Duration::from_millis(250);
 
-/// A service whose requests hold their lane until they are released. Requests for `/waits` wait
-/// forever without holding it, and requests for `/hello` are answered.
+/// Requests block their lane until released, except `/waits`, which waits without blocking, and
+/// `/hello`.
 struct Blocker {
     release: SyncSender<()>,
     held: Arc<Mutex<Receiver<()>>>,
@@ -55,7 +55,7 @@ impl Blocker {
 
     fn answer(request: &Request<Incoming>, held: &Mutex<Receiver<()>>) -> Reply {
         if request.uri().path() != "/hello" {
-            // Fails when the test is over, which also releases the lane.
+            // Fails at the end of the test, which releases the lane as well.
             let _ = held.lock().expect("no holder panics").recv();
         }
         Ok(Response::new(Full::new(Bytes::from_static(b"done"))))
@@ -66,7 +66,7 @@ impl Blocker {
     }
 }
 
-/// A server whose lanes are stalled after [`STALL`].
+/// A server with [`STALL`] as its limit.
 fn start(blocker: &Blocker, lanes: usize, route: &str) -> Running {
     let timeouts = Timeouts { stall: STALL, ..Timeouts::default() };
     let builder = builder().lanes(Lanes::Count(lanes)).timeouts(timeouts);
@@ -106,7 +106,7 @@ fn a_handler_that_holds_its_lane_is_named() {
     assert_eq!(server.metric(stalls), 1.0, "one stall, however long");
     assert_eq!(lanes_view(&server)["lanes"][0]["polling"], Value::Null);
     assert_eq!(client.get("/hello").status, 200);
-    // The admin thread logs a stall when it counts it.
+    // Logged and counted by the admin thread at the same time.
     let lines = log.lines_so_far(&["/stalled/{n}"]);
     let [began, over] = lines.as_slice() else { panic!("two lines: {lines:?}") };
     assert!(began.contains("WARN") && began.contains("a lane is stalled"), "{began}");
@@ -144,7 +144,7 @@ fn a_handler_that_waits_does_not_stall_its_lane() {
     let mut waiting = server.connect();
     waiting.send_get("/waits");
     server.wait_for_in_flight(1);
-    // Once the watchdog has noticed this stall, it has had more time to notice the other one.
+    // The watchdog reports this stall later than it would have reported the other.
     let mut holding = server.connect();
     holding.send_get("/held-beside/1");
     let stalls = |route| format!("corelane_stalls_total{{lane=\"0\",route=\"{route}\"}}");
@@ -157,7 +157,7 @@ fn a_handler_that_waits_does_not_stall_its_lane() {
 
 #[test]
 fn an_event_loop_that_does_not_turn_is_a_stall_of_no_route() {
-    // Lanes of other servers that lose their CPUs may log such a stall, too.
+    // Other servers could log such stalls when their lanes lose CPU.
     run_alone("logs_a_stall_of_no_route", 1);
 }
 
@@ -172,7 +172,7 @@ fn logs_a_stall_of_no_route() {
         let held = Arc::clone(&held);
         tower::service_fn(move |_request: Request<Incoming>| {
             let held = Arc::clone(&held);
-            // Polling the body holds the lane until it is released.
+            // Polling the body blocks the lane.
             let parts = stream::poll_fn(move |_| {
                 let _ = held.lock().expect("no holder panics").recv();
                 Poll::Ready(None::<Result<Frame<Bytes>, Infallible>>)
@@ -188,7 +188,7 @@ fn logs_a_stall_of_no_route() {
     release.send(()).expect("the service lives");
     server.wait_until("over", || server.metric("corelane_lane_stalled{lane=\"0\"}") == 0.0);
     assert_eq!(server.metric(&stalls("none")), 1.0, "one stall, however long");
-    // The admin thread logs a stall when it counts it.
+    // Logged and counted by the admin thread at the same time.
     let lines = log.lines_so_far(&["route=\"none\""]);
     let [began, over] = lines.as_slice() else { panic!("two lines: {lines:?}") };
     assert!(began.contains("a lane is stalled"), "{began}");
@@ -212,7 +212,7 @@ fn the_admin_port_answers_while_every_lane_is_held() {
         let lanes = view["lanes"].as_array().expect("lanes");
         lanes.iter().filter(|lane| lane["stalled"] == true && !lane["polling"].is_null()).count()
     };
-    // The kernel chooses the lane by a hash of the ports, so more than two may be needed.
+    // The kernel's hash picks the lane, so two connections may not be enough.
     let mut clients = Vec::new();
     server.wait_until("stalled on both lanes", || {
         if clients.len() < 32 {
@@ -241,17 +241,15 @@ fn the_admin_port_answers_while_every_lane_is_held() {
     server.wait_until("free", || polling(&lanes_view(&server)) == 0);
 }
 
-/// Far more connections than are woken in a turn of the event loop.
+/// Far more than one turn wakes.
 const PARKED: usize = 640;
 
-/// Holds a lane while requests arrive on parked connections, until the connections have been idle
-/// for too long by the lane's clock. `false`: the machine was too busy, and some had been idle too
-/// long before.
+/// Requests reach parked connections while the lane is blocked past their idle timeout. False if
+/// the machine was too busy for the test.
 fn what_is_parked_is_heard() -> bool {
     let second = Duration::from_secs(1);
     let blocker = Blocker::new();
-    // There is a sweep every half a second. Time in which the lane is held counts at most as two
-    // intervals.
+    // Sweeps run every 500 ms; blocked time counts as at most two intervals.
     let timeouts = Timeouts { idle: 3 * second, ..Timeouts::default() };
     let builder = builder().timeouts(timeouts).park_after(Some(2 * second)).routes(["/held"]);
     let server = Running::start(builder, blocker.factory());

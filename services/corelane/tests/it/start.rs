@@ -1,5 +1,4 @@
-//! The start of a server: services that are created with `await`, and services that cannot be
-//! created.
+//! Startup: async and failing service factories.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +13,6 @@ use tokio::sync::Semaphore;
 
 const PLACEMENTS: [Placement; 2] = [Placement::Hashed, Placement::LeastLoaded];
 
-/// Two lanes; see [`builder`].
 fn two_lanes(placement: Placement) -> (Server, SocketAddr, SocketAddr) {
     let server = builder().lanes(Lanes::Count(2)).placement(placement).build().expect("it binds");
     let address = server.local_addr().expect("an address");
@@ -39,7 +37,7 @@ fn no_lane_serves_before_all_have_their_services() {
                 let (late, begins) = (Arc::clone(&late), Arc::clone(&begins));
                 async move {
                     begins.add_permits(1);
-                    // Lane 0 is ready long before lane 1. Local tasks work in both.
+                    // Lane 0 is ready long before lane 1; local tasks run on both.
                     if lane.index() == 1 {
                         let waits = async move { late.acquire().await.expect("open").forget() };
                         tokio::task::spawn_local(waits).await?;
@@ -58,7 +56,7 @@ fn no_lane_serves_before_all_have_their_services() {
         assert!(metrics.contains("\ncorelane_connections_accepted_total{lane=\"0\"} 0\n"));
         gate.add_permits(1);
         early.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
-        // Lanes begin to serve a moment before the probe reports it.
+        // Lanes serve slightly before the probe reports it.
         while Client::connect(admin).get("/readyz").status != 200 {
             thread::yield_now();
         }

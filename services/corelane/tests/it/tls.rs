@@ -1,4 +1,4 @@
-//! Connections over TLS, as clients see them. `read_to_close` fails without a `close_notify`.
+//! TLS from the client's side. `read_to_close` fails without `close_notify`.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -146,7 +146,6 @@ fn the_header_deadline_covers_the_handshake(#[values(Plain, Hyper)] way: Way) {
     assert!(late.read_to_close().is_empty());
 }
 
-/// The first message of a client.
 fn client_hello(authority: &Authority) -> Vec<u8> {
     let config = Arc::new(authority.client(&["http/1.1"], None));
     let mut session = ClientConnection::new(config, name()).expect("a session");
@@ -247,7 +246,7 @@ fn a_drain_finishes_what_is_in_flight_and_says_goodbye_to_the_idle(
 #[rstest]
 fn a_handshake_that_began_before_the_drain_is_served(#[values(Plain, Hyper)] way: Way) {
     let authority = Authority::new();
-    // Longer than the time that a closing lane allows a connection that has sent nothing.
+    // Longer than a closing lane waits for a silent connection.
     let drain =
         Drain { settle: Duration::from_millis(1500), deadline: DISTANT, ..Drain::default() };
     let builder = way.builder().tls(authority.ready()).drain(drain);

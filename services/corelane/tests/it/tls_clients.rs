@@ -1,4 +1,4 @@
-//! Clients that must present a certificate: who is refused, rotation of their CA, resumption.
+//! Client certificates: rejection, CA rotation, resumption.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use rustls::{ClientConfig, ProtocolVersion};
 
 const GATEWAY: &str = "spiffe://cluster.local/ns/edge/sa/gateway";
 
-/// A server that trusts the clients of one CA.
 struct Site {
     servers: Authority,
     settings: Tls,
@@ -36,7 +35,6 @@ impl Site {
         Running::start(builder().tls(self.settings.clone()), describe)
     }
 
-    /// Replaces the CAs of clients.
     fn trust(&self, ca: &str) {
         self.servers.put(&self.settings.clients.as_ref().expect("clients").ca, ca);
     }
@@ -50,19 +48,17 @@ fn wait_for_reloads(server: &Running, result: &str, n: f64) {
     server.wait_for_metric(&format!("corelane_tls_reloads_total{{result=\"{result}\"}}"), n);
 }
 
-/// What a client that sends no request hears, if that is the end.
+/// What a rejected client reads.
 fn refusal(mut client: TlsClient) -> String {
     client.socket.read(&mut [0]).expect_err("refused").to_string()
 }
 
-/// Connects as the gateway.
 fn gateway(server: &Running, config: &Arc<ClientConfig>) -> TlsClient {
     let mut client = connect(server.address, config);
     assert_is(&mut client, GATEWAY);
     client
 }
 
-/// Asks the server who this client is.
 fn assert_is(client: &mut TlsClient, identity: &str) {
     let text = client.get("/").text();
     assert!(text.contains(&format!("client: Some(ClientIdentity({identity:?}))")), "{text}");
@@ -131,7 +127,7 @@ fn a_ca_is_replaced_in_three_steps_without_harm(#[case] version: ProtocolVersion
         assert_eq!(client.resumed(), resumes, "tickets are those of one set of CAs");
         open.push(client);
     }
-    // The pair alone: sessions resume.
+    // Same CA, so sessions resume.
     site.servers.install(&site.servers.issue());
     server.wait_until("reloaded", || {
         let client = gateway(&server, &with_old);
@@ -165,7 +161,7 @@ fn a_session_does_not_outlive_the_certificate_of_its_client(#[case] version: Pro
     let ca = Authority::new();
     let site = Site::new(&ca.pem());
     let server = site.start();
-    // A certificate that lives long enough for one connection.
+    // Valid just long enough for one connection.
     let mut expired = 0.0;
     let config = (1..=6).find_map(|doublings| {
         let end = SystemTime::now() + Duration::from_secs(1 << doublings);
@@ -185,7 +181,6 @@ fn a_session_does_not_outlive_the_certificate_of_its_client(#[case] version: Pro
     server.wait_until("counted", || handshakes(&server, "client_expired") == expired + 1.0);
 }
 
-/// Whether a request is answered.
 fn is_admitted(client: &mut TlsClient) -> bool {
     let sent = client.socket.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n");
     sent.is_ok() && client.socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0)

@@ -1,4 +1,4 @@
-//! Certificates: which ones are accepted at the start, and how a new one replaces the old one.
+//! Server certificates: validation at startup and reloading.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,14 +13,12 @@ fn reloads(server: &Running, result: &str) -> f64 {
     server.metric(&format!("corelane_tls_reloads_total{{result=\"{result}\"}}"))
 }
 
-/// Shows, on a new connection, whether this certificate is in use.
 fn shows(server: &Running, authority: &Authority, pair: &Pair) -> bool {
     let mut client = authority.connect(server.address);
     assert_eq!(client.get("/hello").status, 200);
     client.sees(pair)
 }
 
-/// Starts a server with this certificate.
 fn start(authority: &Authority, pair: &Pair) -> Running {
     authority.install(pair);
     Running::start(builder().tls(authority.settings()), Handlers::new().factory())
@@ -53,7 +51,7 @@ fn a_kubernetes_volume_is_followed() {
     let authority = Authority::new();
     let (old, new) = (authority.issue(), authority.issue());
     let folder = authority.folder();
-    // The kubelet writes each version to a separate folder and renames a symlink over `..data`.
+    // Like the kubelet: a directory per version and an atomic symlink swap of `..data`.
     let publish = |version: &str, pair: &Pair| {
         let made = folder.join(version);
         fs::create_dir(&made).expect("a folder");
@@ -105,7 +103,7 @@ fn a_bad_certificate_is_counted_and_the_old_one_stays() {
         &|| authority.put(&authority.certificate_file(), &authority.issue().certificate),
         &|| authority.install(&expired),
     ];
-    // The last case writes two files, which may be read one after the other.
+    // The last case writes two files, which are not read atomically.
     for (failures, spoil) in (1..).zip(bad) {
         spoil();
         let failures = f64::from(failures);

@@ -1,4 +1,4 @@
-//! The end of a server: nothing that it accepted is lost.
+//! A drain loses no accepted request.
 
 mod report;
 
@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
-/// A drain that settles for as long as a test needs.
+/// Settles until the test is done.
 fn settling() -> Drain {
     Drain { settle: DISTANT, deadline: DISTANT, ..Drain::default() }
 }
@@ -108,7 +108,7 @@ fn what_waits_for_a_slot_is_answered(#[values(Plain, Hyper)] way: Way) {
     assert_eq!(server.join().expect("a clean end"), CLEAN);
 }
 
-/// A service may respond before it reads the body. The next request is read only after the body.
+/// The service responds before it reads the body, and the next request follows that body.
 #[rstest]
 fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)] way: Way) {
     let gate = Arc::new(Semaphore::new(0));
@@ -133,7 +133,7 @@ fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)]
     assert_eq!(idle.get("/").status, 200);
 
     server.handle.drain();
-    // The sweep that ends the idle connection has checked the older connection earlier.
+    // The sweep visits the older connection first.
     assert!(idle.read_to_close().is_empty());
     gate.add_permits(1);
     let answer = client.read_answer();
@@ -144,7 +144,7 @@ fn a_request_behind_a_body_that_is_read_late_is_answered(#[values(Plain, Hyper)]
 
 #[rstest]
 fn connections_in_the_accept_queue_are_answered(#[values(Plain, Hyper)] way: Way) {
-    // The handler blocks its lane, so that later connections stay in the accept queue.
+    // While the lane is blocked, later connections stay in the accept queue.
     let (entered, lane_is_blocked) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let released = Arc::new(Mutex::new(released));
@@ -202,7 +202,7 @@ fn the_deadline_cuts_what_hangs(#[values(Plain, Hyper)] way: Way) {
     server.wait_for_in_flight(1);
     let begun = Instant::now();
     server.handle.drain();
-    // The gate stays closed: only the deadline may end this, and nothing sooner.
+    // The gate stays closed, so only the deadline can end this.
     assert!(client.read_to_close().is_empty());
     assert!(begun.elapsed() >= deadline, "cut after {:?}", begun.elapsed());
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });
@@ -249,7 +249,7 @@ fn http2_clients_get_goaway_and_their_replies(#[values(Plain, Hyper)] way: Way) 
         server.wait_for_in_flight(1);
 
         server.handle.drain();
-        // After GOAWAY there is no new stream on this connection; the stream in flight is finished.
+        // No new streams after GOAWAY; the open stream is finished.
         let refused = async {
             while let Ok(ready) = client.clone().ready().await {
                 client = ready;

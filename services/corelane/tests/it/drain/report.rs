@@ -1,4 +1,4 @@
-//! The log of a drain that has to wait.
+//! Log lines of a slow drain.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -18,8 +18,7 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// The log, for one test at a time, because tests of both ways cause the same lines. No other test
-/// uses these routes.
+/// Exclusive access to the log: tests of both ways cause the same lines, on routes of their own.
 struct Lines {
     log: Log,
     _turn: MutexGuard<'static, ()>,
@@ -32,13 +31,13 @@ impl Lines {
         Lines { log: Log::open(), _turn: turn }
     }
 
-    /// Waits for a report with all of `parts`, one of which is a route.
+    /// Waits for a report that contains all of `parts`, including a route.
     fn wait_for_report(&self, parts: &[&str]) -> String {
         self.log.wait_for(&[&["drain: still waiting"], parts].concat())
     }
 }
 
-/// Creates a builder whose server reports so often that a test need not wait.
+/// Reports often, to keep tests short.
 fn reporting(way: Way) -> Builder {
     let report = Duration::from_millis(100);
     way.builder().drain(Drain { settle: Duration::ZERO, deadline: DISTANT, report })
@@ -94,7 +93,7 @@ fn a_client_that_does_not_read_is_reported(#[values(Plain, Hyper)] way: Way) {
     log.wait_for_report(&["unread_replies=1", "GET /{unread} "]);
 }
 
-/// Handles a request whose client reads its response later, or for as long as it likes.
+/// Responds late, or as slowly as the client reads.
 async fn go_on(mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let switches = request.uri().path() == "/ws";
     let upgrade = hyper::upgrade::on(&mut request);

@@ -1,4 +1,4 @@
-//! Clients that hold memory, time or connections without using them.
+//! Clients that tie up memory, time or connections.
 
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -27,12 +27,11 @@ use crate::support::{
     big, builder,
 };
 
-/// Bytes of a part of [`Parts`], and of a complete one.
+/// Size of one part and of a whole response of [`Parts`].
 const PART: usize = 32 << 10;
 const WHOLE: usize = 16 * PART;
 
-/// A response that is produced while it is sent, and counts its parts. Each part is begun, and is
-/// ready when the body is polled again.
+/// Produces its parts on demand and counts them. Each part is pending once before it is ready.
 struct Parts {
     left: usize,
     begun: bool,
@@ -69,7 +68,6 @@ impl Body for Parts {
     }
 }
 
-/// Starts a server of [`Parts`], and returns the number of parts that it has produced.
 fn parts(way: Way, limits: Limits) -> (Running, Arc<AtomicUsize>) {
     let made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&made);
@@ -89,7 +87,7 @@ const WINDOW_UPDATE: u8 = 8;
 const DATA: u8 = 0;
 const RST_STREAM: u8 = 3;
 
-/// A client that requests responses on this many streams and has no room for them.
+/// A client with many open streams and no flow-control window.
 fn without_room(server: &Running, streams: u32) -> Frames {
     let mut client = Frames::open(server);
     client.frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -108,7 +106,7 @@ fn a_connection_without_a_window_holds_no_more_than_its_bound(#[values(Plain, Hy
     server.wait_for_in_flight(STREAMS);
     server.wait_for_metric(UNSENT, bound as f64);
     assert_eq!(made.load(Ordering::SeqCst), bound / PART, "no service is asked for more");
-    // All responses arrive once there is room, so none was cut.
+    // No response was cut: all arrive once the window opens.
     client.frame(SETTINGS, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
     client.frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0, 0, 0]);
     let mut received = 0;
@@ -126,10 +124,10 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
 ) {
     let limits = Limits { unsent_bytes: 1 << 20, ..Limits::default() };
     let (server, made) = parts(way, limits);
-    // Its response makes progress all the time, although no other response does.
+    // Keeps making progress while the others stall.
     let mut steady = without_room(&server, 1);
     server.wait_for_metric(UNSENT, PART as f64);
-    // The last part of these responses passes the limit, so none of their requests is shed.
+    // Only their last parts exceed the limit, so no request is shed.
     let hoarders: Vec<_> = (0..2).map(|_| without_room(&server, 16)).collect();
     server.wait_for_metric(UNSENT, (33 * PART) as f64);
     let before = made.load(Ordering::SeqCst);
@@ -142,7 +140,7 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
         steady.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
         server.refused("unsent_bytes") > 0.0
     });
-    // hyper may hold two parts of the steady response.
+    // hyper may buffer two parts of the steady response.
     server.wait_until("freed", || server.metric(UNSENT) <= 2.0 * PART as f64);
     assert_eq!(server.get("/").status, 200);
     steady.frame(WINDOW_UPDATE, 0, 1, &[0x3f, 0, 0, 0]);
@@ -156,7 +154,6 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
     drop(hoarders);
 }
 
-/// The data that an observer received about the requests that were cut.
 type Cuts = Arc<Mutex<Vec<Cut>>>;
 
 fn watched(way: Way, limits: Limits, timeouts: Timeouts) -> (corelane::Builder, Cuts) {
@@ -169,25 +166,25 @@ fn watched(way: Way, limits: Limits, timeouts: Timeouts) -> (corelane::Builder, 
     (builder, cuts)
 }
 
-/// Waits until the observer is called for a request that was cut, which happens only after its
-/// counters have changed, and possibly after its connection has ended. No other request was cut.
+/// Waits until the observer reports this cut, and only this one. The counters change first; the
+/// connection may be closed by then.
 fn wait_for_cut(server: &Running, cuts: &Cuts, cut: Cut) {
     server.wait_until("told", || !cuts.lock().expect("no panic").is_empty());
     assert_eq!(*cuts.lock().expect("no panic"), [cut]);
 }
 
-/// Demands more than anyone sends in [`BRIEF`], so that every client that reads is too slow.
+/// A minimum rate that no client reaches within [`BRIEF`].
 fn demanding() -> (Limits, Timeouts) {
     let limits =
         Limits { send_rate: Some(1 << 40), receive_rate: Some(1 << 40), ..Limits::default() };
     (limits, Timeouts { slow: BRIEF, write: PATIENCE, body: PATIENCE, ..Timeouts::default() })
 }
 
-/// Reads too slowly until the server ends the connection.
+/// Reads too slowly until the server closes the connection.
 fn dawdle<S: Read + Write>(mut client: Client<S>) {
     client.send_get("/");
     let mut some = vec![0; 128 << 10];
-    // Reads exactly this many bytes, because TLS returns one record at a time.
+    // An exact length, because TLS returns one record per read.
     while client.socket.read_exact(&mut some).is_ok() {
         std::thread::sleep(BRIEF / 10);
     }
@@ -221,7 +218,7 @@ fn a_stream_whose_window_opens_too_slowly_is_reset_alone(#[values(Plain, Hyper)]
     let (builder, cuts) = watched(way, limits, timeouts);
     let server = Running::start(builder, big);
     let mut client = without_room(&server, 1);
-    // An occasional byte would keep a deadline per byte alive forever.
+    // One byte now and then would keep resetting a per-byte deadline.
     server.wait_until("reset", || {
         client.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
         server.refused("slow_reader") == 1.0
@@ -237,7 +234,6 @@ fn a_service_may_be_slower_than_its_client_has_to_be(#[values(Plain, Hyper)] way
     let (builder, cuts) = watched(way, limits, timeouts);
     let server = Running::start(builder, |_lane: &Lane| {
         tower::service_fn(|_request: Request<Incoming>| async {
-            // Sends one byte at a time.
             let bytes = stream::iter(0..12).then(async |at| {
                 tokio::time::sleep(BRIEF / 4 * at.min(1)).await;
                 Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"x")))
@@ -293,14 +289,14 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
             tokio::select! {
                 reply = &mut reply => break reply.expect("a reply"),
                 () = tokio::time::sleep(BRIEF / 50) => {
-                    // Fails once the stream is reset; the response has arrived by then.
+                    // Fails after the reset; the response is here by then.
                     let _ = body.send_data(Bytes::from_static(b"x"), false);
                 }
             }
         };
         assert_eq!(reply.status(), 408);
-        // RFC 9113 section 8.1: the response is complete, and the server does not want the rest of
-        // the request.
+        // RFC 9113 section 8.1: the response is complete, and the server no longer wants the
+        // request body.
         let reset = poll_fn(|cx| body.poll_reset(cx)).await.expect("a reset");
         assert_eq!(reset, h2::Reason::NO_ERROR);
         handlers.gate.add_permits(1);
@@ -313,7 +309,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     wait_for_cut(&server, &cuts, Cut::SlowBody);
 }
 
-/// Answers at once, and reads the request while it responds; `/waits` reads all of it first.
+/// Responds and reads at the same time; `/waits` reads the whole request first.
 fn talker(
     _lane: &Lane,
 ) -> impl tower::Service<
@@ -352,8 +348,7 @@ fn a_client_that_talks_with_a_service_may_be_slow(#[values(Plain, Hyper)] way: W
     assert!(cuts.lock().expect("no panic").is_empty());
 }
 
-/// Waits for the response to a body that stops arriving before its response has begun:
-/// `timeouts.body` has passed.
+/// The response when a body stalls before the response begins: `timeouts.body` has passed.
 fn wait_for_a_body_timeout(server: &Running) {
     let mut other = server.connect();
     other.send("POST /waits HTTP/1.1\r\nHost: t\r\nContent-Length: 12\r\n\r\n");
@@ -368,7 +363,7 @@ fn a_client_that_talks_with_a_service_may_be_silent(#[values(Plain, Hyper)] way:
     client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n");
     client.read_until(b"\r\n\r\n");
     let (server, talking) = (&server, &mut client);
-    // Like a bidirectional gRPC call.
+    // Like bidirectional gRPC.
     with_client(server, |mut streams| async move {
         let call = Request::post("http://test/").body(()).expect("a request");
         let (reply, mut sent) = streams.send_request(call, false).expect("sent");
@@ -386,8 +381,8 @@ fn a_client_that_talks_with_a_service_may_be_silent(#[values(Plain, Hyper)] way:
     assert_eq!(server.refused_requests("body_timeout"), 2.0);
 }
 
-/// Bytes from the server that the kernel holds for a client: `tx_queue` of proc_net_tcp(5). `None`:
-/// the table lacked the connection, which may happen while other connections end.
+/// Unacknowledged bytes in the kernel (`tx_queue`, proc_net_tcp(5)). `None` if the entry is
+/// missing, which happens while other connections close.
 fn kept_by_the_kernel(server: &Running, client: &Client) -> Option<usize> {
     let ports = [server.address, client.socket.local_addr().expect("an address")]
         .map(|address| format!(":{:04X}", address.port()));
@@ -406,7 +401,7 @@ fn the_kernel_takes_little_for_a_client_that_does_not_read(#[values(Plain, Hyper
     client.send_get("/big");
     let kept = || kept_by_the_kernel(&server, &client);
     server.wait_until("a part of the reply", || kept().is_some_and(|bytes| bytes >= 64 << 10));
-    // The lane serves other clients only when the socket accepts no more bytes.
+    // The lane turns to other clients only once the socket is full.
     assert!((0..20).all(|_| server.get("/hello").status == 200));
     let mut bytes = None;
     server.wait_until("seen again", || {
@@ -416,7 +411,6 @@ fn the_kernel_takes_little_for_a_client_that_does_not_read(#[values(Plain, Hyper
     assert!(bytes.is_some_and(|bytes| bytes < 512 << 10), "{bytes:?} bytes");
 }
 
-/// Connects from an address of the loopback network.
 pub(crate) fn connect_from(source: [u8; 4], to: SocketAddr) -> Client {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     let socket = socket.expect("a socket");

@@ -1,4 +1,4 @@
-//! How long an HTTP/1.1 client may take, and how the server itself keeps its deadlines.
+//! Deadlines for HTTP/1.1 clients, and how precisely the server keeps them.
 
 use std::io::Write;
 use std::time::Duration;
@@ -43,7 +43,6 @@ fn the_header_time_begins_with_the_first_byte_of_a_head_however_it_comes(
         for begun in
             ["P", "GET / HT", "GET / HTTP/1.1\r\nHost: t\r\nA", "GET http://t/ HTTP/1.1\r\n"]
         {
-            // Sent in one segment.
             let mut client = server.connect();
             client.send(format!("{whole}{begun}"));
             assert_eq!(client.read_answer().status, 200, "{fields:?}");
@@ -61,7 +60,7 @@ fn the_header_deadline_is_for_the_whole_header(#[values(Plain, Hyper)] way: Way)
     let (server, handlers) = strict(way, impatient());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: test\r\n");
-    // An occasional field would keep a deadline per read alive forever.
+    // One field now and then would keep resetting a per-read deadline.
     let mut fields = 0;
     while client.socket.write_all(b"a: b\r\n").is_ok() {
         fields += 1;
@@ -74,7 +73,7 @@ fn the_header_deadline_is_for_the_whole_header(#[values(Plain, Hyper)] way: Way)
 
 #[rstest]
 fn silent_and_idle_connections_are_closed(#[values(Plain, Hyper)] way: Way) {
-    // Each server has only the deadline that ends the connection, so that no client can be late.
+    // Each server has only one deadline, so no other can fire first.
     let silent = Timeouts { header: BRIEF, ..Timeouts::default() };
     let idle = Timeouts { idle: BRIEF, ..Timeouts::default() };
     for (timeouts, is_idle, reason) in
@@ -114,8 +113,7 @@ fn a_request_in_flight_is_not_idle(#[values(Plain, Hyper)] way: Way) {
     slow.send_get("/gate");
     let mut idle = server.connect();
     assert_eq!(idle.get("/hello").status, 200);
-    // When the idle connection has been closed, the slow connection has lived longer than both
-    // limits.
+    // By then the slow connection has outlived both limits.
     assert!(idle.read_to_close().is_empty());
     handlers.gate.add_permits(1);
     assert_eq!(slow.read_answer().status, 200);
@@ -143,7 +141,7 @@ fn a_408_never_stands_inside_another_reply(#[values(Plain, Hyper)] way: Way) {
     assert!(after.is_empty() || after.starts_with("HTTP/1.1 408"), "{after}");
 }
 
-/// Begins to upload `length` bytes to `target` and sends three of them.
+/// Announces `length` bytes and sends three.
 fn begin_upload(server: &Running, target: &str, length: usize) -> Client {
     let mut client = server.connect();
     client
@@ -174,7 +172,7 @@ fn a_service_that_does_not_read_is_not_the_clients_fault(#[values(Plain, Hyper)]
     let (server, handlers) = strict(way, Timeouts { body: BRIEF, ..Timeouts::default() });
     let mut unread = begin_upload(&server, "/gate", 100);
     server.wait_for_in_flight(1);
-    // When this upload has been rejected, the other has waited for as long.
+    // Both uploads have waited equally long when the first is rejected.
     assert_eq!(begin_upload(&server, "/echo", 100).read_answer().status, 408);
     handlers.gate.add_permits(1);
     assert_eq!(unread.read_answer().status, 200);
@@ -182,13 +180,13 @@ fn a_service_that_does_not_read_is_not_the_clients_fault(#[values(Plain, Hyper)]
 
 #[rstest]
 fn a_body_that_comes_slowly_but_steadily_is_taken(#[values(Plain, Hyper)] way: Way) {
-    // Longer than a busy machine keeps this test from sending.
+    // Longer than a busy machine can delay this test.
     let (server, _) = strict(way, Timeouts { body: Duration::from_secs(3), ..Timeouts::default() });
     let stopped = begin_upload(&server, "/echo", 100);
     stopped.socket.set_nonblocking(true).expect("a socket");
     let mut steady = begin_upload(&server, "/echo", 10_000);
     let mut sent = 3;
-    // Repeated until the upload that stopped has its response.
+    // Repeats until the stalled upload is answered.
     while stopped.socket.peek(&mut [0]).is_err() {
         steady.send("x");
         sent += 1;
@@ -224,7 +222,7 @@ fn a_client_that_takes_nothing_of_its_reply_is_cut_off(#[values(Plain, Hyper)] w
     client.send_get("/big");
     server.wait_until("cut off", || server.refused("write_timeout") == 1.0);
     wait_until_freed(&server, &handlers);
-    // The connection is reset: the bytes that the kernel held are dropped and not sent.
+    // A reset: the kernel drops its buffered bytes.
     let ended = std::io::copy(&mut client.socket, &mut std::io::sink());
     let error = ended.expect_err("a reset");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -298,7 +296,7 @@ fn a_body_that_the_service_has_dropped_is_not_waited_for(#[values(Plain, Hyper)]
     let mut dropped = server.connect();
     dropped.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
     server.wait_for_in_flight(1);
-    // When the deadline of the other upload has passed, this one's would have passed, too.
+    // Its deadline would expire no later than the other one's.
     let mut waits = begin_upload(&server, "/waits", 100);
     assert_eq!(waits.read_answer().status, 408);
     handlers.gate.add_permits(1);

@@ -1,4 +1,4 @@
-//! Responses of the server itself to gRPC clients.
+//! Error responses to gRPC clients.
 
 use std::convert::Infallible;
 
@@ -17,20 +17,19 @@ use crate::support::{
     builder,
 };
 
-/// The head of a call.
 fn call(path: &str) -> Request<()> {
     let request = Request::post(format!("http://test{path}"));
     request.header("content-type", "application/grpc+proto").body(()).expect("a request")
 }
 
-/// The head of a response that consists only of a head.
+/// A trailers-only response.
 async fn trailers_only(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
     body: usize,
 ) -> HeaderMap {
     let (reply, mut stream) = client.send_request(request, false).expect("sent");
-    // Fails if the server has already answered the head and reset the stream.
+    // Fails if the server has already answered and reset the stream.
     let _ = stream.send_data(vec![b'x'; body].into(), false);
     let (head, body) = reply.await.expect("a reply").into_parts();
     assert_eq!(head.status, StatusCode::OK);
@@ -49,8 +48,7 @@ fn a_refused_call_has_a_status_and_a_message() {
     let body = Timeouts { body: BRIEF, ..Timeouts::default() };
     let request = Timeouts { request: BRIEF, ..Timeouts::default() };
     let failed = ["13", "Internal Server Error"];
-    // Path, size of the body and of a field, and the expected response; it counts as the status of
-    // its problem.
+    // Path, body size, field size, expected response, and the problem it counts as.
     let cases = [
         (
             Timeouts::default(),
@@ -141,7 +139,7 @@ fn a_call_of_grpc_web_is_told_in_its_head(#[values(Plain, Hyper)] way: Way) {
     }
 }
 
-/// Problems from handlers, and from layers around them, are converted in the same way.
+/// Problems from handlers and from surrounding layers are treated alike.
 #[test]
 fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
     let server = Running::start(builder(), |_lane| {
@@ -172,7 +170,7 @@ fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
             assert_eq!(told(&headers), ["application/grpc", code, "50%25 of it: %C3%A9%0A"]);
             assert!(!headers.contains_key("content-length"), "{headers:?}");
         }
-        // Other clients receive the problem.
+        // Clients other than gRPC get the problem itself.
         let request = Request::post("http://test/503").body(()).expect("a request");
         let (reply, _) = client.send_request(request, true).expect("sent");
         let reply = reply.await.expect("a reply");
@@ -181,13 +179,13 @@ fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
     });
 }
 
-/// If the head of a response was sent, the status is in the trailers.
+/// With the head already sent, the status goes into the trailers.
 #[test]
 fn a_body_that_is_too_large_later_is_told_in_the_trailers() {
     let limits = Limits { body_bytes: 10, ..Limits::default() };
     let server = Running::start(builder().limits(limits), |_lane| {
         tower::service_fn(async |request: Request<Incoming>| {
-            // Like tonic, which does not know any error of the body.
+            // Behaves like tonic, which ignores the type of the body's error.
             let trailers = async {
                 let failed = request.into_body().collect().await.is_err();
                 let status = if failed { "2" } else { "0" };

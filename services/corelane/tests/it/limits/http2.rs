@@ -1,5 +1,4 @@
-//! Limits for an HTTP/2 client. Its frames are written by hand if no client library would send
-//! them.
+//! HTTP/2 limits, with handwritten frames where client libraries refuse to send them.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -20,7 +19,7 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// Runs an HTTP/2 client with its own worker, so that it continues while the test polls.
+/// Gives the HTTP/2 client a worker of its own, as the test blocks.
 pub(super) fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<Bytes>) -> F)
 where
     F: Future<Output = T>,
@@ -63,7 +62,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
         let mut body = reply.await.expect("a head").into_body();
         let mut received = 0;
         let reason = loop {
-            // Received bytes are not released, so the window closes.
+            // Capacity is never released, so the window fills up.
             match body.data().await.expect("no whole reply") {
                 Ok(data) => received += data.len(),
                 Err(error) => break error.reason(),
@@ -85,7 +84,7 @@ fn a_stream_whose_window_stays_closed_is_reset_and_the_others_flow(
 fn a_client_that_reads_nothing_is_cut_off(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts { write: BRIEF, ..Timeouts::default() });
     let mut client = Frames::open(&server);
-    // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window are larger than any response.
+    // Both windows exceed any response.
     client.frame(4, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
     client.frame(8, 0, 0, &[0x3f, 0, 0, 0]);
     client.get(1, "/big", true);
@@ -144,8 +143,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
             request.headers_mut().insert("a", "b".repeat(bytes).parse().expect("a value"));
             request
         };
-        // ":method" "GET", ":scheme" "http", ":authority" "test", ":path" "/hello" and "a", with 32
-        // for each field.
+        // The pseudo-headers and "a", each with 32 bytes of overhead.
         let rest = (7 + 3) + (7 + 4) + (10 + 4) + (5 + 6) + 1 + 5 * 32;
         assert_eq!(status_of(&mut client, with(8192 - rest)).await, 200);
         let (reply, _) = client.send_request(with(8192 - rest + 1), true).expect("sent");
@@ -155,7 +153,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
         let text = body.data().await.expect("a body").expect("data");
         let slug = b"urn:corelane:problem:request-header-fields-too-large";
         assert!(text.windows(slug.len()).any(|part| part == slug), "{text:?}");
-        // h2 itself rejects a header that is far too large, and this is not counted.
+        // h2 rejects extreme sizes itself, uncounted.
         assert_eq!(status_of(&mut client, with(40_000)).await, 431);
         assert_eq!(status_of(&mut client, get("/hello")).await, 200);
     });
@@ -163,7 +161,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
     assert_eq!(server.refused_requests("header_too_large"), 1.0);
 }
 
-/// RFC 9113 sections 8.2.3 and 8.3.1: a service sees the same fields as over HTTP/1.1.
+/// RFC 9113 sections 8.2.3 and 8.3.1: services see the same fields as with HTTP/1.1.
 #[test]
 fn cookies_that_come_in_pieces_are_one_field_and_the_authority_is_the_host() {
     let limits = Limits { headers: 3, header_bytes: 8192, ..Limits::default() };
@@ -208,7 +206,7 @@ fn cookies_that_come_in_pieces_are_one_field_and_the_authority_is_the_host() {
     });
 }
 
-/// A client of raw frames (RFC 9113 section 4.1).
+/// Sends raw frames (RFC 9113 section 4.1).
 pub(super) struct Frames {
     client: Client,
     out: Vec<u8>,
@@ -240,14 +238,14 @@ impl Frames {
         self.flush();
     }
 
-    /// Sends the added frames. A server that has already closed is not an error.
+    /// Sends the queued frames; the server may have closed already.
     pub(super) fn flush(&mut self) {
         let mut socket: &Socket = &self.client.socket;
         let _ = socket.write_all(&self.out);
         self.out.clear();
     }
 
-    /// HEADERS of a GET, by indexed fields (RFC 7541 appendix A) and a literal path and host.
+    /// A GET as HEADERS: indexed fields (RFC 7541 appendix A), literal path and host.
     pub(super) fn get(&mut self, stream: u32, path: &str, whole: bool) {
         self.add_get(stream, path, whole);
         self.flush();
@@ -257,11 +255,10 @@ impl Frames {
         let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
         block.extend_from_slice(path.as_bytes());
         block.extend_from_slice(&[0x01, 1, b't']);
-        // END_STREAM, and END_HEADERS.
         self.add(1, if whole { 5 } else { 1 }, stream, &block);
     }
 
-    /// Reads the next frame: its type, its flags and its payload. `None`: the server closed.
+    /// Returns type, flags and payload of the next frame; `None` once the server has closed.
     pub(super) fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         let mut head = [0; 9];
         match self.client.socket.read(&mut head[..1]).expect("no reset") {
@@ -273,7 +270,7 @@ impl Frames {
         Some((head[3], head[4], payload))
     }
 
-    /// Reads until the server closes, and returns the code of its last GOAWAY.
+    /// Reads to the end and returns the code of the last GOAWAY.
     fn goaway(&mut self) -> Option<u32> {
         let bytes = self.client.read_to_close();
         let mut rest = bytes.as_slice();
@@ -290,7 +287,7 @@ impl Frames {
     }
 }
 
-/// Otherwise its frames would turn the server's close into a reset, which could lose responses.
+/// Late frames would turn the close into a reset, which can lose responses.
 #[rstest]
 fn a_client_that_speaks_on_after_the_end_is_not_reset(#[values(Plain, Hyper)] way: Way) {
     let limits = Limits { connection_requests: Some(1), ..Limits::default() };
@@ -306,7 +303,7 @@ fn a_client_that_speaks_on_after_the_end_is_not_reset(#[values(Plain, Hyper)] wa
     }
     assert_eq!(last, GOAWAY);
     for _ in 0..3 {
-        // The second frame could not be sent if the first one caused a reset.
+        // Impossible if the first frame caused a reset.
         client.client.send([&[0, 0, 8, PING, 0, 0, 0, 0, 0][..], &[0; 8]].concat());
         assert_eq!(server.admin_get("/healthz").status, 200);
     }
@@ -321,7 +318,7 @@ fn a_rapid_reset_ends_the_connection(#[values(Plain, Hyper)] way: Way) {
     let mut client = Frames::open(&server);
     for stream in (1..2000).step_by(2) {
         client.add_get(stream, "/gate", true);
-        client.add(3, 0, stream, &[0, 0, 0, 8]); // RST_STREAM, CANCEL
+        client.add(3, 0, stream, &[0, 0, 0, 8]);
     }
     client.flush();
     assert_eq!(client.goaway(), Some(ENHANCE_YOUR_CALM));
@@ -333,7 +330,7 @@ fn a_rapid_reset_ends_the_connection(#[values(Plain, Hyper)] way: Way) {
 fn requests_that_are_reset_one_by_one_leave_nothing(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts::default());
     with_client(&server, async |mut client: SendRequest<Bytes>| {
-        // More streams than may be reset before they are processed, but each of these has begun.
+        // More resets than are allowed for unprocessed streams, but these were all processed.
         for _ in 0..150 {
             client = client.ready().await.expect("ready");
             let (reply, mut stream) = client.send_request(get("/gate"), true).expect("sent");
@@ -353,7 +350,7 @@ fn a_header_that_goes_on_for_ever_ends_the_connection(#[values(Plain, Hyper)] wa
     let mut client = Frames::open(&server);
     client.add_get(1, "/gate", false);
     for _ in 0..2000 {
-        client.add(9, 0, 1, &[0, 1, b'a', 1, b'b'].repeat(100)); // CONTINUATION
+        client.add(9, 0, 1, &[0, 1, b'a', 1, b'b'].repeat(100));
     }
     client.flush();
     assert_eq!(client.goaway(), Some(ENHANCE_YOUR_CALM));
@@ -363,7 +360,7 @@ fn a_header_that_goes_on_for_ever_ends_the_connection(#[values(Plain, Hyper)] wa
 
 #[rstest]
 fn a_header_that_stops_coming_is_bounded_by_the_idle_deadline(#[values(Plain, Hyper)] way: Way) {
-    // After GOAWAY, the client has the header deadline once more to end the connection.
+    // After GOAWAY the client has one more header timeout to disconnect.
     let timeouts = Timeouts { idle: BRIEF, header: 2 * BRIEF, ..Timeouts::default() };
     let (server, handlers) = strict(way, timeouts);
     let mut client = Frames::open(&server);
@@ -378,7 +375,7 @@ fn a_header_that_stops_coming_is_bounded_by_the_idle_deadline(#[values(Plain, Hy
 fn a_connection_without_a_request_is_told_before_it_is_closed(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, impatient());
     let mut client = Frames::open(&server);
-    // Without GOAWAY the client could not tell whether a request in transit was begun (RFC 9113
+    // Without GOAWAY the client does not know whether a pending request was started (RFC 9113
     // section 6.8).
     assert_eq!(client.goaway(), Some(NO_ERROR));
     assert_eq!(server.refused("header_timeout"), 1.0);

@@ -1,5 +1,4 @@
-//! Limits for clients: the response when a client exceeds them, and that nothing is kept for the
-//! client.
+//! Client limits: the responses, and that nothing stays allocated.
 
 pub(crate) mod abuse;
 mod deadlines;
@@ -23,19 +22,17 @@ fn with_limits(way: Way, limits: Limits) -> (Running, Handlers) {
     start(way, limits, Timeouts::default())
 }
 
-/// A server that gives its clients little time.
 fn strict(way: Way, timeouts: Timeouts) -> (Running, Handlers) {
     start(way, Limits::default(), timeouts)
 }
 
-/// Short enough for a test to wait for it.
 const BRIEF: Duration = Duration::from_millis(500);
 
 fn impatient() -> Timeouts {
     Timeouts { header: BRIEF, idle: BRIEF, ..Timeouts::default() }
 }
 
-/// Waits until everything that was rejected is released: connections, requests, memory.
+/// Waits until connections, requests and memory are all released.
 fn wait_until_freed(server: &Running, handlers: &Handlers) {
     server.wait_for_connections(0);
     server.wait_for_in_flight(0);

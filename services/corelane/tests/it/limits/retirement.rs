@@ -1,5 +1,4 @@
-//! Connections that reach their maximum age or number of requests: clients move to new connections
-//! and lose nothing.
+//! Connections that reach their age or request limit: clients reconnect without losing anything.
 
 use std::io::Read;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// The lowest age that a connection may be allowed.
 const AGE: Duration = Duration::from_secs(1);
 
 fn aging() -> Timeouts {
@@ -42,8 +40,7 @@ fn an_old_connection_is_told_to_go_with_its_next_reply(#[values(Plain, Hyper)] w
     assert!(serving.read_to_close().is_empty());
 }
 
-/// A close could meet a request in transit, and a proxy that does not retry would fail that
-/// request.
+/// Closing could race with a request, and a proxy that does not retry would fail it.
 #[rstest]
 fn an_old_connection_that_is_idle_is_told_with_its_next_reply_too(
     #[values(Plain, Hyper)] way: Way,
@@ -94,8 +91,8 @@ fn a_connection_carries_as_many_requests_as_it_may(#[values(Plain, Hyper)] way: 
     assert_eq!(server.refused("requests"), 2.0);
 }
 
-/// Bytes that are sent in the meantime, and after the end, do not turn the close into a reset,
-/// which would lose the last response (RFC 9112 section 9.6).
+/// Bytes that arrive around the close must not turn it into a reset, which could lose the last
+/// response (RFC 9112 section 9.6).
 #[rstest]
 fn what_comes_behind_the_last_request_does_no_harm(#[values(Plain, Hyper)] way: Way) {
     let limits = Limits { connection_requests: Some(1), ..Limits::default() };
@@ -104,7 +101,7 @@ fn what_comes_behind_the_last_request_does_no_harm(#[values(Plain, Hyper)] way: 
     client.send_get("/hello");
     assert!(client.read_answer().closes() && client.read_to_close().is_empty());
     for _ in 0..3 {
-        // The second request could not be sent if the first one caused a reset.
+        // Impossible if the first one caused a reset.
         client.send_get("/gate");
         assert_eq!(server.admin_get("/healthz").status, 200);
     }
@@ -123,8 +120,7 @@ fn http2_clients_are_sent_goaway(#[values(Plain, Hyper)] way: Way) {
         with_worker(async {
             let (mut client, connection) = http2(&server).await;
             let mut answered = 0;
-            // After GOAWAY there is no new stream on this connection; streams in flight are
-            // finished.
+            // No new streams after GOAWAY; open ones are finished.
             let refused = async {
                 while let Ok(ready) = client.clone().ready().await {
                     client = ready;
@@ -154,21 +150,19 @@ fn http2_clients_are_sent_goaway(#[values(Plain, Hyper)] way: Way) {
     }
 }
 
-/// A client that behaves like a gateway: it sends a request on a new connection once the previous
-/// one has received GOAWAY.
+/// Works like a gateway: opens a new connection after GOAWAY.
 struct Pool<'a> {
     server: &'a Running,
     client: SendRequest<Bytes>,
     connection: JoinHandle<Result<(), h2::Error>>,
-    /// Connections that it had to leave, each until its end.
+    /// Retired connections that are still closing.
     left: Vec<JoinHandle<Result<(), h2::Error>>>,
-    /// Number of responses until now.
     replies: u32,
 }
 
 async fn connect(server: &Running) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
     let socket = TcpStream::connect(server.address).await.expect("connect");
-    // A stream that is not read leaves room for other streams.
+    // Unread streams must not block others.
     let mut builder = h2::client::Builder::new();
     let handshake = builder.initial_connection_window_size(1 << 20).handshake(socket);
     let (client, connection) = handshake.await.expect("handshake");
@@ -181,7 +175,7 @@ impl<'a> Pool<'a> {
         Pool { server, client, connection, left: Vec::new(), replies: 0 }
     }
 
-    /// Sends a request on the current connection if it still accepts one, otherwise on a new one.
+    /// Uses the current connection if it still takes requests, otherwise a new one.
     async fn send(&mut self, target: &str) -> ResponseFuture {
         loop {
             let sent = match self.client.clone().ready().await {
@@ -202,8 +196,8 @@ impl<'a> Pool<'a> {
         let reply = loop {
             match self.send(target).await.await {
                 Ok(reply) => break reply,
-                // The request was sent after the answer to the server's PING, which closed the list
-                // of streams that are processed. It may be sent again (RFC 9113 section 6.8).
+                // Sent after the answer to the server's PING, which fixed the last stream to be
+                // processed. The client may retry (RFC 9113 section 6.8).
                 Err(error) => assert!(error.is_go_away() && error.is_remote(), "{error}"),
             }
         };
@@ -216,7 +210,7 @@ impl<'a> Pool<'a> {
         self.replies += 1;
     }
 
-    /// Sends requests until it has left this many connections.
+    /// Sends requests until this many connections are retired.
     async fn leave(&mut self, connections: usize) {
         while self.left.len() < connections {
             self.get("/hello").await;
@@ -237,8 +231,7 @@ fn clients_leave_old_connections_without_an_error(#[values(Plain, Hyper)] way: W
     assert!(server.refused("age") >= 200.0, "{}", server.refused("age"));
 }
 
-/// Sends requests until it has left this many connections, each of which ends well. Returns the
-/// number of responses.
+/// As above, and checks that each one closes cleanly. Returns the number of responses.
 async fn ask(server: &Running, connections: usize) -> u32 {
     let mut pool = Pool::new(server).await;
     pool.leave(connections).await;
@@ -258,7 +251,7 @@ fn streams_in_flight_end_well_on_a_connection_that_is_old(#[values(Plain, Hyper)
             let gate = pool.send("/gate").await;
             let big = pool.send("/big").await.await.expect("a head");
             pool.leave(1).await;
-            // Requests go to another connection while the old one still has a request in flight.
+            // New requests use another connection while the old one finishes.
             handlers.gate.add_permits(1);
             assert_eq!(gate.await.expect("a reply").status(), StatusCode::OK);
             let mut body = big.into_body();

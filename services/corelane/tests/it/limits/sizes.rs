@@ -1,4 +1,4 @@
-//! Size limits for the data that a client sends.
+//! Limits on the size of what clients send.
 
 use std::net::Shutdown;
 
@@ -90,7 +90,7 @@ fn a_large_body_is_answered_413_whatever_its_handler_makes_of_it(#[values(Plain,
     assert_eq!(server.refused_requests("body_too_large"), 2.0);
 }
 
-/// A handler that does not expect a body to fail.
+/// Panics on a body error.
 async fn panics(body: Body) -> String {
     body.collect().await.expect("a whole body").to_bytes().len().to_string()
 }
@@ -120,8 +120,7 @@ fn one_connection_too_many_is_answered_503_and_the_next_is_welcome_again(
 
 #[rstest]
 fn of_many_connections_too_many_some_are_told_and_all_are_closed(#[values(Plain, Hyper)] way: Way) {
-    // Far more clients than are answered at a time, so that a pause of the machine does not cause
-    // responses to all.
+    // Far more clients than one turn answers, so that a pause does not let all of them through.
     const MANY: usize = 256;
     let (server, _handlers) = with_limits(way, Limits { connections: 1, ..Limits::default() });
     let mut kept = server.connect();

@@ -1,4 +1,4 @@
-//! RFC 9112 sections 6 to 8: the length and content of a body.
+//! RFC 9112 sections 6 to 8: message bodies.
 
 use super::case::{Case, may, must, reply, should};
 
@@ -47,7 +47,6 @@ fn lengths() -> Vec<Case> {
     ]
 }
 
-/// A request with a chunked body, for `/echo`.
 fn chunked(body: &str) -> String {
     format!("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
 }

@@ -1,11 +1,11 @@
-//! The parts of a case, and the table of all cases as `docs/conformance.md` shows it.
+//! Test cases, and the table of them in `docs/conformance.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::wire::Received;
 
-/// How binding a rule is (RFC 2119).
+/// Requirement level (RFC 2119).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Must,
@@ -13,11 +13,10 @@ pub(crate) enum Level {
     May,
 }
 
-/// An action of the client, or something that it waits for.
+/// What the client does or waits for.
 pub(crate) enum Step {
-    /// Each character is one byte with the same number (Latin-1).
+    /// Latin-1: one byte per character.
     Send(String),
-    /// The client closes its side.
     End,
     Reply(Expected),
 }
@@ -32,23 +31,22 @@ impl Step {
     }
 }
 
-/// The connection after the last step.
+/// State of the connection after the last step.
 #[derive(Clone, Copy)]
 pub(crate) enum After {
-    /// The server has closed its side and sent nothing else.
+    /// Closed by the server, with no further bytes.
     Closed,
-    /// The server answers the next request on the connection.
     Open,
 }
 
 pub(crate) struct Case {
-    /// RFC and section, such as `9112 6.1`.
+    /// For example `9112 6.1`.
     pub(crate) section: &'static str,
     pub(crate) level: Level,
     pub(crate) what: &'static str,
     pub(crate) steps: Vec<Step>,
     pub(crate) after: After,
-    /// The reason why a SHOULD is not followed.
+    /// Why a SHOULD is not followed.
     pub(crate) departs: Option<&'static str>,
 }
 
@@ -85,7 +83,7 @@ impl Case {
         self
     }
 
-    /// Expects a 200 with this body.
+    /// 200 with this body.
     pub(crate) fn says(self, body: &'static str) -> Case {
         self.gives(reply(200).body(body))
     }
@@ -95,7 +93,7 @@ impl Case {
         self
     }
 
-    /// Expects a problem with this status and type, after which the connection closes.
+    /// A problem of this status and type, after which the connection closes.
     pub(crate) fn refused_with(self, status: u16, slug: &'static str) -> Case {
         self.gives(problem(status, slug).has("connection", "close")).closes()
     }
@@ -106,7 +104,6 @@ impl Case {
     }
 }
 
-/// The expected response.
 pub(crate) struct Expected {
     status: u16,
     has: Vec<(&'static str, &'static str)>,
@@ -114,7 +111,6 @@ pub(crate) struct Expected {
     body: Option<&'static str>,
     mentions: Vec<&'static str>,
     problem: Option<&'static str>,
-    /// Whether the response ends with its head.
     pub(crate) bodiless: bool,
 }
 
@@ -123,7 +119,6 @@ pub(crate) fn reply(status: u16) -> Expected {
     Expected { status, has, lacks, body: None, mentions, problem: None, bodiless: false }
 }
 
-/// Expects an error as `application/problem+json`, with a date.
 pub(crate) fn problem(status: u16, slug: &'static str) -> Expected {
     let expected = reply(status).has("content-type", "application/problem+json").has("date", "*");
     Expected { problem: Some(slug), ..expected }
@@ -135,13 +130,12 @@ impl Expected {
         self
     }
 
-    /// Expects a body that contains these words.
     pub(crate) fn mentions(mut self, words: &'static str) -> Expected {
         self.mentions.push(words);
         self
     }
 
-    /// Expects a field with this value; `*` is any value.
+    /// A field with this value; `*` matches any.
     pub(crate) fn has(mut self, name: &'static str, value: &'static str) -> Expected {
         self.has.push((name, value));
         self
@@ -152,7 +146,7 @@ impl Expected {
         self
     }
 
-    /// Expects only a head, although its fields may announce more: the response to HEAD.
+    /// No body despite its fields, as for HEAD.
     pub(crate) fn bodiless(mut self) -> Expected {
         self.bodiless = true;
         self
@@ -188,7 +182,6 @@ impl Expected {
     }
 }
 
-/// The number of cases in each section and level.
 pub(crate) fn sections(cases: &[Case]) -> String {
     let mut counts: BTreeMap<Vec<u32>, (&str, [usize; 3])> = BTreeMap::new();
     for case in cases {
@@ -213,7 +206,7 @@ pub(crate) fn sections(cases: &[Case]) -> String {
     text
 }
 
-/// The cases in which a SHOULD is not followed.
+/// Cases that deviate from a SHOULD.
 pub(crate) fn departures(cases: &[Case]) -> String {
     let mut text = "| RFC and section | Behaviour | Reason |\n|---|---|---|\n".to_owned();
     for case in cases {

@@ -1,4 +1,4 @@
-//! RFC 9112 section 9 and RFC 9110 sections 7.6 and 7.8: how the connection continues.
+//! RFC 9112 section 9, RFC 9110 sections 7.6 and 7.8: connection handling.
 
 use super::case::{Case, may, must, problem, reply, should};
 
@@ -6,7 +6,7 @@ pub(crate) fn cases() -> Vec<Case> {
     [persistence(), pipelines(), long_pipelines(), upgrades()].into_iter().flatten().collect()
 }
 
-/// A rejected request after more requests than any record of them has room for.
+/// The invalid request follows more requests than the server tracks.
 fn long_pipelines() -> Vec<Case> {
     let behind = |what, first: &str, requests: usize, last: &str| {
         let (begin, end) = (format!("{first} HTTP/1.1\r\nHost: t\r\n\r\n"), last.to_owned());

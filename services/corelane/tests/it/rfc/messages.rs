@@ -1,4 +1,4 @@
-//! RFC 9112 sections 2 to 5: start lines, targets, fields.
+//! RFC 9112 sections 2 to 5: request lines, targets, fields.
 
 use super::case::{Case, Expected, may, must, problem, reply, should};
 

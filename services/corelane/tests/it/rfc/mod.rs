@@ -1,8 +1,7 @@
-//! RFC 9110 and RFC 9112 as a table: the exact bytes that a client sends, and the expected
-//! response.
+//! RFC 9110 and RFC 9112 as tables of request bytes and expected responses.
 //!
-//! Each case names its section and its level; `docs/conformance.md` is checked against the table. rustfmt skips the
-//! tables: a case is a row, or two.
+//! Every case has a section and a level; `docs/conformance.md` must match. rustfmt skips the
+//! tables, which use one or two rows per case.
 
 mod bodies;
 mod case;

@@ -1,4 +1,4 @@
-//! RFC 9110: methods, statuses, Date, Expect.
+//! RFC 9110: methods, status codes, Date, Expect.
 
 use super::case::{Case, may, must, problem, reply, should};
 

@@ -1,4 +1,4 @@
-//! The service to which the cases send requests.
+//! The service under test.
 
 use std::convert::Infallible;
 
@@ -34,7 +34,7 @@ fn empty(status: u16) -> Response<Body> {
     reply
 }
 
-/// Returns the bytes that it receives on an upgraded connection.
+/// Echoes the bytes of an upgraded connection.
 async fn echo(upgrade: OnUpgrade) {
     let Ok(upgraded) = upgrade.await else { return };
     let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));

@@ -1,12 +1,12 @@
-//! RFC 9112 sections 6.1, 6.3 and 11.2: two parsers must not see different requests. Bytes that
-//! could be read in two ways are rejected, and nothing after them is treated as a request.
+//! Request smuggling (RFC 9112 sections 6.1, 6.3 and 11.2): ambiguous bytes are rejected, and
+//! nothing after them is parsed as a request.
 
 use super::case::{Case, must, reply, should};
 
 const BAD: &str = "bad-request";
 const AMBIGUOUS: &str = "ambiguous-framing";
 
-/// A request that must never be answered.
+/// Must never be answered.
 const HIDDEN: &str = "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n";
 
 fn post(fields: &str, body: &str) -> String {
@@ -88,7 +88,7 @@ fn codings() -> Vec<Case> {
     ]
 }
 
-/// Fields that one parser treats as a framing field, and another does not.
+/// Fields that some parsers accept as framing and others ignore.
 #[rustfmt::skip]
 fn disguises() -> Vec<Case> {
     let refused = |what, fields: &str| {
@@ -116,7 +116,6 @@ fn disguises() -> Vec<Case> {
     ]
 }
 
-/// Requests that are hidden in the body of another.
 #[rustfmt::skip]
 fn elsewhere() -> Vec<Case> {
     vec![

@@ -1,4 +1,4 @@
-//! A client with a plain socket, which reads responses according to RFC 9112 section 6.3.
+//! A raw client that frames responses according to RFC 9112 section 6.3.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -41,7 +41,7 @@ impl Wire {
         Wire { socket, buffer: Vec::new(), ended: false }
     }
 
-    /// Sends each character as one byte. The server may have closed; its response shows that.
+    /// Sends Latin-1. Errors are ignored: the response shows whether the server closed.
     pub(crate) fn send(&mut self, text: &str) {
         let bytes: Vec<u8> =
             text.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin-1")).collect();
@@ -146,7 +146,7 @@ impl Wire {
         Ok(self.buffer.drain(..length).collect())
     }
 
-    /// Reads more bytes. Returns false at the end.
+    /// Reads more; false at the end.
     fn fill(&mut self) -> Result<bool, String> {
         let mut chunk = [0; 4096];
         if self.ended {

@@ -1,4 +1,4 @@
-//! Requests that slow lanes serve.
+//! Requests on slow lanes.
 
 mod replies;
 
@@ -17,16 +17,16 @@ use crate::support::{Answer, Client, PATIENCE, Running, builder};
 
 type SlowService = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 
-/// Handlers that hold their thread: `/hold` and `/keep` until the test releases them,
-/// `/burn/{micros}` for some CPU time, `/turns` also until released, but with turns. Each response
-/// names its thread, as `lane-0` or `slow-0`.
+/// Handlers that block their thread: `/hold` and `/keep` until released, `/burn/{micros}` with CPU
+/// time, `/turns` until released but cooperatively. Responses name the thread, e.g. `lane-0` or
+/// `slow-0`.
 #[derive(Clone, Default)]
 struct Holding {
     go: Arc<AtomicBool>,
     held: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Computes for this time, not counting interruptions.
+/// Burns CPU time; preemption does not count.
 fn burn(micros: u64) {
     let cpu = || {
         let now =
@@ -81,7 +81,7 @@ impl Holding {
     }
 }
 
-/// Slow lanes are on even if lanes are not pinned.
+/// Enables slow lanes for unpinned lanes as well.
 const ON: SlowLanes = SlowLanes { bound: Duration::from_micros(500), share: 0.15, unpinned: true };
 
 fn settings() -> Builder {
@@ -99,7 +99,7 @@ fn ask(client: &mut Client, target: &str) -> String {
 #[test]
 fn an_expensive_handler_does_not_delay_cheap_requests() {
     let holding = Holding::default();
-    // Set and not learnt, because any handler may take long on a busy machine.
+    // Set explicitly, because any handler can look slow on a busy machine.
     let server = Running::start(settings().cost("/", Cost::Cheap), holding.factory());
     let mut expensive = server.connect();
     expensive.send_get("/hold");
@@ -149,7 +149,7 @@ fn a_route_is_decided_by_its_tail() {
 #[test]
 fn the_service_may_say_what_a_route_costs() {
     let builder = settings().cost("/burn/{micros}", Cost::Cheap);
-    // A route that is not in the settings. The lane knows its cost before the first request.
+    // Not in the settings; the lane knows its cost from the builder.
     let builder = builder.cost("/report/{id}", Cost::Expensive);
     let server = Running::start(builder, Holding::default().factory());
     let mut client = server.connect();
@@ -182,7 +182,7 @@ fn a_handler_that_takes_turns_stays_on_its_lane_and_delays_nobody() {
     assert_eq!(first.read_answer().text(), "lane-0");
 }
 
-/// Connections that keep lane 0 busy with cheap requests, until they are dropped.
+/// Floods lane 0 with cheap requests until dropped.
 struct Flood(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>);
 
 impl Flood {
@@ -251,7 +251,7 @@ fn what_waits_for_a_slow_lane_is_taken_by_an_idle_one() {
     }
 }
 
-/// Opens this many connections on one lane of two, and returns that lane.
+/// Opens connections until this many are on one lane; returns that lane.
 fn of_one_lane(server: &Running, count: usize) -> (usize, Vec<Client>) {
     let mut by_lane: [Vec<Client>; 2] = Default::default();
     loop {
@@ -270,7 +270,7 @@ fn of_one_lane(server: &Running, count: usize) -> (usize, Vec<Client>) {
 fn what_waits_for_a_lane_is_taken_by_an_idle_one() {
     let holding = Holding::default();
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
-    // The requests are neither brief nor slow. Connections that hyper serves are not lent.
+    // These requests are neither brief nor slow. hyper's connections are never lent.
     let builder = builder.cost("/burn/{micros}", Cost::Cheap).plain_requests(false);
     let server = Running::start(builder, holding.factory());
     let (own, mut clients) = of_one_lane(&server, 21);
@@ -307,7 +307,7 @@ fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
     server.wait_until("held", || holding.held().contains(&own));
     for client in &mut *rest {
         assert_eq!(ask(client, "/"), other);
-        // Sends one more request, whether or not the lane has the connection back.
+        // Works whether or not the connection is back.
         assert_eq!(ask(client, "/"), other);
     }
     let [pipelined, halved, last, _] = rest else { unreachable!() };
@@ -327,8 +327,8 @@ fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
     for client in [holder, pipelined, halved] {
         assert_eq!(ask(client, "/"), own, "of the connection");
     }
-    // Each connection is lent at least once. A client that sends its next request at once may find
-    // its connection still lent.
+    // Every connection is lent at least once. A client that is quick may find its connection still
+    // lent.
     let lent = format!("corelane_connections_lent_total{{lane=\"{}\"}}", &own[5..]);
     assert!(server.metric(&lent) >= 4.0);
 }
@@ -339,14 +339,14 @@ fn a_drain_waits_for_requests_on_slow_lanes_of_other_lanes() {
     let builder = settings().lanes(Lanes::Count(2)).replica(HeaderValue::from_static("r"));
     let server = Running::start(builder.cost("/turns", Cost::Expensive), holding.factory());
     let (own, mut clients) = of_one_lane(&server, 2);
-    // Its slow lane is held. With turns it could begin the second request itself.
+    // Blocks the slow lane, so only turns could start the second request.
     clients[0].send_get("/hold");
     server.wait_until("held", || holding.held().contains(&format!("slow-{own}")));
     clients[1].send_get("/turns");
     server.wait_until("stolen", || holding.held().contains(&format!("slow-{}", 1 - own)));
     server.handle.drain();
     server.wait_for_phase(Phase::Closing);
-    // In the meantime the other lane, which has no connections, could end.
+    // Time for the other, empty lane to exit.
     (0..50).for_each(|_| drop(server.admin_get("/metrics")));
     holding.let_go();
     for client in &mut clients {

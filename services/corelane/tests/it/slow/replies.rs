@@ -1,4 +1,4 @@
-//! For clients and handlers, requests and responses of slow lanes look like those of lanes.
+//! Slow lanes are indistinguishable from lanes for clients and handlers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::support::{
 
 type EveryService = BoxCloneSyncService<Request<Incoming>, Response<Body>, BoxError>;
 
-/// Handlers for every kind of response. All routes are expensive.
+/// All kinds of responses, all on expensive routes.
 #[derive(Clone)]
 struct Every {
     gate: Arc<Semaphore>,
@@ -91,7 +91,7 @@ impl Every {
                 whole("through")
             }
             "/echo" => whole(request.into_body().collect().await?.to_bytes()),
-            // Sends a part for each permit, without an end.
+            // Endless; sends one part per permit.
             "/parts" => {
                 let parts = stream::unfold((self.gate, alive), async |(gate, alive)| {
                     gate.acquire().await.expect("open").forget();
@@ -210,7 +210,6 @@ fn a_reply_is_streamed_until_its_client_leaves(#[values(Plain, Hyper)] way: Way)
     }
     assert_eq!(every.alive(), 1);
     drop(client);
-    // The next write fails.
     server.wait_until("dropped", || {
         every.gate.add_permits(1);
         every.alive() == 0

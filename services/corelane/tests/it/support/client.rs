@@ -1,4 +1,4 @@
-//! A client for tests, and the responses that it reads.
+//! The test client and its responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use super::PATIENCE;
 
-/// A client's end of one connection, over plain TCP unless stated otherwise.
+/// The client's end of a connection, plain TCP by default.
 pub(crate) struct Client<S = TcpStream> {
     pub(crate) socket: S,
     buffer: Vec<u8>,
 }
 
-/// A whole response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -40,8 +39,7 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).expect("connect");
-        // Without a limit the buffer grows as data is read: up to 32 MiB (tcp_rmem) in newer
-        // kernels.
+        // Otherwise the buffer grows up to 32 MiB (tcp_rmem) on newer kernels.
         socket2::SockRef::from(&socket).set_recv_buffer_size(256 << 10).expect("a buffer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Client::over(socket)
@@ -70,20 +68,19 @@ impl<S: Read + Write> Client<S> {
         self.try_read_answer(false).expect("a whole reply")
     }
 
-    /// Reads the response to a HEAD: its Content-Length announces nothing.
+    /// A HEAD response has no body despite its Content-Length.
     pub(crate) fn read_head_answer(&mut self) -> Answer {
         self.try_read_answer(true).expect("a whole head")
     }
 
-    /// Like [`Client::get`], but returns `None` when the server closes before the response is
-    /// complete.
+    /// `None` if the server closes before the response is complete.
     pub(crate) fn try_get(&mut self, target: &str) -> Option<Answer> {
         let head = format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n");
         self.socket.write_all(head.as_bytes()).ok()?;
         self.try_read_answer(false)
     }
 
-    /// `None` when the server closes before the response is complete.
+    /// `None` if the server closes before the response is complete.
     fn try_read_answer(&mut self, bodiless: bool) -> Option<Answer> {
         let end = loop {
             match self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -104,7 +101,7 @@ impl<S: Read + Write> Client<S> {
         Some(answer)
     }
 
-    /// Reads up to the end of these bytes, which must arrive.
+    /// Reads until `end` appears.
     pub(crate) fn read_until(&mut self, end: &[u8]) -> String {
         let at = loop {
             match self.buffer.windows(end.len()).position(|window| window == end) {
@@ -128,8 +125,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Reads up to `limit` bytes, slowly but steadily. Returns how many bytes there were, and the
-    /// last of them.
+    /// Reads slowly but steadily, up to `limit`. Returns the byte count and the last bytes.
     pub(crate) fn read_slowly(&mut self, limit: usize) -> (usize, Vec<u8>) {
         let (mut total, mut tail) = (0, Vec::new());
         let mut chunk = vec![0; 256 << 10];
@@ -143,7 +139,7 @@ impl<S: Read + Write> Client<S> {
                 }
                 _ => break,
             }
-            // TLS returns one record at a time.
+            // TLS returns one record per read.
             if since_pause >= chunk.len() {
                 std::thread::sleep(Duration::from_millis(16));
                 since_pause = 0;
@@ -152,7 +148,7 @@ impl<S: Read + Write> Client<S> {
         (total, tail)
     }
 
-    /// Waits until the server closes, and returns the bytes that it sent before.
+    /// Reads until the server closes.
     pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
         while self.fill().is_some() {}
         std::mem::take(&mut self.buffer)

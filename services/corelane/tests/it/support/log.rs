@@ -1,6 +1,5 @@
-//! The log of this process, which the servers of all running tests share. A line names its route but not its server.
-//! Therefore a test uses routes that no other test has, or runs in a separate process
-//! ([`run_alone`](super::process::run_alone)).
+//! The process log, shared by all running servers. Lines contain routes but no server, so tests use
+//! unique routes or run alone ([`run_alone`](super::process::run_alone)).
 
 use std::io::{self, Write};
 use std::sync::{Mutex, Once};
@@ -10,7 +9,6 @@ use super::PATIENCE;
 
 static BYTES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// The log from one moment on.
 pub(crate) struct Log {
     from: usize,
 }
@@ -22,7 +20,6 @@ impl Log {
         Log { from: BYTES.lock().expect("no writer panics").len() }
     }
 
-    /// Waits for a line with all of `parts`, and returns the first.
     pub(crate) fn wait_for(&self, parts: &[&str]) -> String {
         let begun = Instant::now();
         loop {
@@ -39,8 +36,8 @@ impl Log {
         }
     }
 
-    /// The current lines with all of `parts`, without waiting: for lines that are written before an event that the
-    /// test has seen, and for lines that must not be there.
+    /// Current lines with all of `parts`, without waiting: for lines that must exist already or
+    /// must not appear.
     pub(crate) fn lines_so_far(&self, parts: &[&str]) -> Vec<String> {
         let bytes = BYTES.lock().expect("no writer panics")[self.from..].to_vec();
         let text = String::from_utf8(bytes).expect("text");

@@ -1,4 +1,4 @@
-//! A server in this process and a client that is a plain socket.
+//! An in-process server and a raw client.
 
 #![allow(dead_code, reason = "the chaos suite uses a part of this module")]
 
@@ -30,10 +30,10 @@ use tokio::sync::Semaphore;
 use tower::Service;
 use tower::util::BoxCloneSyncService;
 
-/// Longest wait for anything: only a broken server makes a test wait this long.
+/// Only a broken server exhausts it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A drain's deadline that no test waits for: a server that waits for it fails its test.
+/// A drain deadline that no passing test reaches.
 pub(crate) const DISTANT: Duration = PATIENCE.saturating_mul(100);
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,10 +45,10 @@ type LocalBody = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>;
 type LocalReply = Result<Response<LocalBody>, BoxError>;
 type LocalFactory = Box<dyn Fn(&Lane) -> Local + Send + Sync>;
 
-/// The service of any test. All tests use one type, so that the server is compiled for it once.
+/// Type-erased, so that the server is compiled only once.
 struct Local(Box<dyn LocalService>);
 
-/// A service whose types are erased.
+/// Object-safe service.
 trait LocalService {
     fn copy(&self) -> Local;
     fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
@@ -93,7 +93,7 @@ impl Service<Request<Incoming>> for Local {
     }
 }
 
-/// A running server; it is stopped when dropped.
+/// Stopped on drop.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -101,31 +101,25 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<Result<Drained, Error>>>,
 }
 
-/// The code that serves a plain HTTP/1.1 request. Both must behave the same, so tests of behaviour
-/// run with each.
+/// Which code serves plain HTTP/1.1 requests. Behaviour is the same, so most tests run with both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The plain path, as in production.
     Plain,
-    /// hyper serves every request.
     Hyper,
 }
 
 impl Way {
-    /// Creates a [`builder`] for a server that serves this way.
     pub(crate) fn builder(self) -> Builder {
         builder().plain_requests(self == Way::Plain)
     }
 }
 
-/// Creates a builder with one lane, free ports, no signal handlers, and a drain that does not wait
-/// for load balancers. There are no slow lanes, even if lanes are pinned, because many handlers of
-/// tests hold their lane.
+/// One lane, free ports, no signal handlers, and a drain without a settling time. Slow lanes are
+/// off, because many test handlers block.
 pub(crate) fn builder() -> Builder {
     builder_on(Ipv4Addr::LOCALHOST)
 }
 
-/// Creates a [`builder`] on a free port of this address.
 pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
     let drain = Drain { settle: Duration::ZERO, deadline: DISTANT, ..Drain::default() };
     let builder = Server::builder().bind((address, 0).into()).lanes(Lanes::Count(1));
@@ -133,11 +127,11 @@ pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
     builder.signals(false).drain(drain).slow_lanes(None)
 }
 
-/// A loopback address that no other process and no test with another `number` uses. A test that expects a port to
-/// be closed needs it: a port of 127.0.0.1 may belong to another test as soon as its server has closed it.
+/// A loopback address unique to this process and `number`. Tests that expect a closed port need it,
+/// as ports of 127.0.0.1 are reused by other tests.
 pub(crate) fn own_address(number: u8) -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
-    // Never 127.0.0.1, and not a broadcast address.
+    // Neither 127.0.0.1 nor a broadcast address.
     Ipv4Addr::new(127, high.clamp(1, 254), low, number)
 }
 
@@ -161,7 +155,6 @@ impl Running {
         running
     }
 
-    /// Polls until `holds`.
     pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !holds() {
@@ -170,15 +163,13 @@ impl Running {
         }
     }
 
-    /// Waits until the server has entered this phase. A lane that is not held acts on it before
-    /// anything that reaches the lane later: the admin thread wakes all lanes while it changes the
-    /// phase, and answers to the probe afterwards.
+    /// A responsive lane acts on the phase before anything that arrives later: the admin thread
+    /// wakes all lanes before it answers probes.
     pub(crate) fn wait_for_phase(&self, phase: Phase) {
         self.wait_until(&format!("{phase:?}"), || self.handle.phase() == phase);
         assert_eq!(self.admin_get("/healthz").status, 200);
     }
 
-    /// Waits until the series has this value.
     pub(crate) fn wait_for_metric(&self, series: &str, value: f64) {
         let begun = Instant::now();
         while self.metric(series) != value {
@@ -188,31 +179,27 @@ impl Running {
         }
     }
 
-    /// Waits until lane 0 has this many requests in flight.
     pub(crate) fn wait_for_in_flight(&self, requests: u32) {
         self.wait_for_metric("corelane_requests_in_flight{lane=\"0\"}", f64::from(requests));
     }
 
-    /// Connections that lane 0 refused or gave up for this reason. Except for `bad_request`, `header_too_large`,
-    /// `handshake` and `flood`, they are counted before the client can notice it.
+    /// Connections that lane 0 refused or closed for this reason. Counted before the client
+    /// notices, except for `bad_request`, `header_too_large`, `handshake` and `flood`.
     pub(crate) fn refused(&self, reason: &str) -> f64 {
         let family = "corelane_connections_refused_total";
         self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
     }
 
-    /// Requests that lane 0 answered itself for this reason, which are counted before their
-    /// responses are written.
+    /// Counted before the response is written.
     pub(crate) fn refused_requests(&self, reason: &str) -> f64 {
         let family = "corelane_requests_refused_total";
         self.metric(&format!("{family}{{lane=\"0\",reason=\"{reason}\"}}"))
     }
 
-    /// Waits until lane 0 has this many connections.
     pub(crate) fn wait_for_connections(&self, connections: u32) {
         self.wait_for_metric("corelane_connections{lane=\"0\"}", f64::from(connections));
     }
 
-    /// Waits until the server ends by itself.
     pub(crate) fn join(mut self) -> Result<Drained, Error> {
         end_of(self.thread.take().expect("joined once"))
     }
@@ -233,19 +220,18 @@ impl Running {
         Client::connect(self.admin).get(target)
     }
 
-    /// Current value of the series whose line begins with `series`, labels included. One read suffices only for
-    /// values that the server changes before the event that the test has waited for:
+    /// Value of the series that begins with `series`, labels included. A single read is enough for
+    /// values that change before the awaited event:
     ///
-    /// * A lane counts a request, its phases except `write`, its refusal and its panic, and takes it
-    ///   out of flight, before it writes the last byte of the response. It counts a connection, its
-    ///   theft, its wake-up and its arrival before the first of its requests, and why it closes a
-    ///   connection before it closes that.
-    /// * The admin thread renders the metrics. It changes what it writes itself (stalls, phases,
-    ///   plans, CPUs, certificates, lent connections), and logs that, between two scrapes.
-    /// * A handle of a dependency changes its metrics at once.
+    /// * Requests count as finished, with all phases but `write`, before the last byte of the
+    ///   response. Connections count, including thefts, wake-ups and moves, before their first
+    ///   request, and their close reason before they close.
+    /// * The admin thread updates its own metrics (stalls, phases, plans, CPUs, certificates, lent
+    ///   connections) and logs them between scrapes.
+    /// * Dependency handles update metrics immediately.
     ///
-    /// Other values follow the event: gauges of connections, the phase `write`, what a handler or a connection
-    /// releases when it is dropped. Wait for these with [`Running::wait_for_metric`].
+    /// The rest lags behind: connection gauges, the `write` phase, and whatever handlers or
+    /// connections release on drop. Use [`Running::wait_for_metric`] for these.
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let text = self.admin_get("/metrics").text();
         let line = text.lines().find(|line| line.starts_with(&format!("{series} ")));
@@ -257,14 +243,13 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.handle.stop();
-        // A test that has already failed shows why, and need not wait.
+        // A failed test should report its own error first.
         if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
             let _ = end_of(thread);
         }
     }
 }
 
-/// Waits until the server that `thread` serves has ended.
 pub(crate) fn end_of(thread: JoinHandle<Result<Drained, Error>>) -> Result<Drained, Error> {
     let begun = Instant::now();
     while !thread.is_finished() {
@@ -274,7 +259,6 @@ pub(crate) fn end_of(thread: JoinHandle<Result<Drained, Error>>) -> Result<Drain
     thread.join().expect("serve does not panic")
 }
 
-/// Counts how many instances exist.
 #[derive(Debug)]
 pub(crate) struct Alive(Arc<AtomicUsize>);
 
@@ -291,7 +275,7 @@ impl Drop for Alive {
     }
 }
 
-/// Bytes that exist until their last part is dropped.
+/// Alive until the last clone is dropped.
 struct Held {
     bytes: Vec<u8>,
     _alive: Alive,
@@ -303,10 +287,10 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// A body larger than the kernel's socket buffers, so that its end waits for the client.
+/// Larger than the kernel's socket buffers, so that sending depends on the client.
 pub(crate) const BIG: usize = 24 << 20;
 
-/// Responds to every request with [`BIG`] bytes that are in memory.
+/// Responds with [`BIG`] bytes.
 pub(crate) fn big(_lane: &Lane) -> TestService {
     let bytes = Bytes::from(vec![b'x'; BIG]);
     BoxCloneSyncService::new(tower::service_fn(move |_request| {
@@ -315,13 +299,11 @@ pub(crate) fn big(_lane: &Lane) -> TestService {
     }))
 }
 
-/// Handlers that tests need: `/hello`, `/echo`, `/gate` (waits for a permit), `/big` ([`BIG`]
-/// bytes), `/panic`, `/error`.
+/// `/hello`, `/echo`, `/gate` (waits for a permit), `/big` ([`BIG`] bytes), `/panic` and `/error`.
 #[derive(Clone)]
 pub(crate) struct Handlers {
     pub(crate) gate: Arc<Semaphore>,
-    /// Number of handlers that have begun and are not dropped, and of `/big` responses whose memory
-    /// is held.
+    /// Running handlers, plus `/big` responses still in memory.
     pub(crate) alive: Arc<AtomicUsize>,
 }
 

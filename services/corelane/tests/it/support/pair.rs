@@ -1,5 +1,5 @@
-//! Two servers with the same service, which differ in the code that serves plain requests, and
-//! their responses to a client.
+//! Two servers with the same service, one with the plain path and one without, for comparing their
+//! responses.
 
 use std::convert::Infallible;
 use std::fs;
@@ -23,37 +23,34 @@ use hyper_util::rt::TokioIo;
 
 use super::far_end::FarEnd;
 
-/// Longer than any exchange, so that no timeout affects the result.
+/// Longer than any exchange.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Only a server that is stuck, or busy without input, makes a client wait this long.
+/// Only a stuck or spinning server exhausts it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// A field of the response to a request whose body ended early.
+/// Response field: the request body ended early.
 const BROKEN_BODY: &str = "broken-body: yes";
 
-/// The two servers: with the plain path, and without.
+/// With and without the plain path.
 pub(crate) struct Pair([Host; 2]);
 
-/// One of the servers.
 struct Host {
     address: SocketAddr,
-    /// The thread of its only lane, in `/proc`.
+    /// The lane's thread in `/proc`.
     lane: PathBuf,
 }
 
-/// The known reasons for which the servers may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// The client has closed its side within the body of a request. The plain path announces that
-    /// the connection ends with the response; hyper does not.
+    /// The client half-closed inside a request body. The plain path announces the close in the
+    /// response; hyper does not.
     CloseAfterBrokenBody,
 }
 
 impl Pair {
-    /// Starts both servers, which serve until the process ends.
     pub(crate) fn start() -> Pair {
         Pair([true, false].map(|plain| {
             let builder = Server::builder().bind(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -81,22 +78,21 @@ impl Pair {
         }))
     }
 
-    /// Sends these pieces to both servers, each time as a client that then closes its side, and
-    /// compares the responses. Returns the reasons for differences, or a difference that has no
-    /// known reason.
+    /// Sends the pieces to both servers, half-closes and compares the responses. Returns the known
+    /// differences, or an unknown one as an error.
     pub(crate) fn compare(&self, pieces: &[&[u8]]) -> Result<Vec<Known>, String> {
         let [plain_says, hyper_says] = self.hear(pieces);
         explain(&plain_says, &hyper_says)
             .ok_or_else(|| format!("{plain_says:?} and {hyper_says:?}"))
     }
 
-    /// The responses of both servers to a client that sends these pieces.
+    /// Responses of both servers.
     pub(crate) fn hear(&self, pieces: &[&[u8]]) -> [String; 2] {
         self.0.each_ref().map(|host| host.exchange(pieces))
     }
 }
 
-/// The reasons for which the responses differ, if they do; `None`: they must not differ.
+/// Reasons for a difference; `None` if there is no valid one.
 pub(crate) fn explain(plain_says: &str, hyper_says: &str) -> Option<Vec<Known>> {
     let [plain_ends, hyper_ends] = [plain_says, hyper_says].map(without_close_after_broken_body);
     let (plain_says, hyper_says) = (in_order(plain_says), in_order(hyper_says));
@@ -117,8 +113,7 @@ fn without_close_after_broken_body(said: &str) -> String {
 }
 
 impl Host {
-    /// Sends each piece once the server has processed the previous one, so that the server always
-    /// reads them one by one.
+    /// Sends each piece after the server has read the previous one.
     fn exchange(&self, pieces: &[&[u8]]) -> String {
         let mut client = TcpStream::connect(self.address).expect("connect");
         client.set_nodelay(true).expect("a socket option");
@@ -135,13 +130,13 @@ impl Host {
                         sent += taken as u64;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // The server has sent its last response.
+                    // No more responses follow.
                     Err(_) => rest = &[],
                 }
-                // The server may wait until its responses are read.
+                // The server may wait for the client to read.
                 let _ = client.read_to_end(&mut said);
                 looks += 1;
-                // The server is quick, unless it has to wait for a CPU.
+                // Fast unless the server waits for CPU.
                 if looks.is_multiple_of(4) {
                     assert!(begun.elapsed() < PATIENCE, "busy for ever after {pieces:?}");
                     thread::sleep(LOOK_AGAIN);
@@ -151,7 +146,7 @@ impl Host {
         let _ = client.shutdown(Shutdown::Write);
         client.set_nonblocking(false).expect("a socket option");
         client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        // A reset counts as an end, too.
+        // A reset also ends the exchange.
         if let Err(error) = client.read_to_end(&mut said) {
             assert!(error.kind() != ErrorKind::WouldBlock, "no end after {pieces:?}");
         }
@@ -159,7 +154,7 @@ impl Host {
     }
 }
 
-/// Lines without the date, and with fields in alphabetical order.
+/// Sorted fields, without the date.
 fn in_order(said: &str) -> String {
     let parts = said.split("\r\n\r\n").map(|part| {
         let mut lines: Vec<_> = part.split("\r\n").collect();
@@ -170,17 +165,15 @@ fn in_order(said: &str) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A body that is produced in parts.
 pub(crate) struct Parts {
     parts: Vec<Bytes>,
     known: Option<u64>,
-    /// Whether the body waits before each part.
+    /// Pending once before each part.
     waits: bool,
     waited: bool,
 }
 
 impl Parts {
-    /// Creates a body with these parts, and with an announced length.
     pub(crate) fn announcing(parts: Vec<Bytes>, known: Option<u64>) -> Parts {
         Parts { parts, known, waits: false, waited: false }
     }
@@ -217,15 +210,14 @@ impl Body for Parts {
     }
 }
 
-/// Uses an upgraded connection: returns the bytes that it receives.
+/// Echoes the bytes of an upgraded connection.
 async fn echo(upgrade: OnUpgrade) {
     let Ok(upgraded) = upgrade.await else { return };
     let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));
-    // The end of either side ends both.
+    // Ends when either side closes.
     let _ = tokio::io::copy(&mut read, &mut write).await;
 }
 
-/// Tells what it was asked, in the way that the path names.
 async fn answer(request: Request<Incoming>) -> Result<Response<Parts>, Infallible> {
     let (mut head, body) = request.into_parts();
     let upgrade = head.extensions.remove();

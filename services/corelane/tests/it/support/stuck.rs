@@ -1,4 +1,4 @@
-//! Lanes that a handler holds up for as long as a test wants.
+//! Lanes blocked by a handler.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -13,8 +13,7 @@ use tower::Service;
 
 use super::{Client, PATIENCE, Running};
 
-/// The handler of `/block` blocks the thread of its lane until that lane is released; any other
-/// path is answered at once.
+/// `/block` blocks its lane until released; other paths respond immediately.
 #[derive(Clone, Default)]
 pub(crate) struct Stuck {
     state: Arc<(Mutex<Lanes>, Condvar)>,
@@ -42,7 +41,7 @@ impl Stuck {
         lanes.blocked.remove(&lane);
     }
 
-    /// Lets the handlers of `lane` go on, now and from now on.
+    /// Releases current and future handlers of `lane`.
     pub(crate) fn release(&self, lane: usize) {
         let (lanes, changed) = &*self.state;
         lanes.lock().expect("not poisoned").released.insert(lane);
@@ -53,8 +52,7 @@ impl Stuck {
         self.state.0.lock().expect("not poisoned").blocked.clone()
     }
 
-    /// Blocks all of `lanes` lanes; the clients whose requests hold them up, or wait behind one
-    /// that does.
+    /// Blocks the lanes; returns the clients of the blocking and queued requests.
     pub(crate) fn block_all(&self, server: &Running, lanes: usize) -> Vec<Client> {
         let mut clients = Vec::new();
         server.wait_until("blocked", || {
@@ -63,7 +61,7 @@ impl Stuck {
                 let mut client = server.connect();
                 client.send_get("/block");
                 clients.push(client);
-                // The kernel's hash may have chosen a lane that is blocked already: go on then.
+                // The kernel's hash may keep picking blocked lanes.
                 let looks = 20;
                 for _ in 0..looks {
                     if self.blocked().len() > before {

@@ -1,4 +1,4 @@
-//! Certificates made on the spot, and a client that trusts them.
+//! Test certificates and a client that trusts them.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,11 @@ use tempfile::TempDir;
 
 use super::Client;
 
-/// An issuer, and the folder in which the server looks for its files.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
 }
 
-/// One certificate with its key, as PEM.
 pub(crate) struct Pair {
     pub(crate) certificate: String,
     pub(crate) key: String,
@@ -39,7 +37,7 @@ impl Authority {
         Authority::until(4000)
     }
 
-    /// An issuer that is valid until the first day of `year`.
+    /// Valid until 1 January of `year`.
     pub(crate) fn until(year: i32) -> Authority {
         let mut params = CertificateParams::default();
         params.not_after = date_time_ymd(year, 1, 1);
@@ -50,14 +48,13 @@ impl Authority {
         Authority { issuer, folder: TempDir::new().expect("a folder") }
     }
 
-    /// A new certificate for `localhost`, valid until the first day of `year`.
+    /// A `localhost` certificate, valid until 1 January of `year`.
     pub(crate) fn issue_until(&self, year: i32) -> Pair {
         let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
         params.not_after = date_time_ymd(year, 1, 1);
         self.sign(params)
     }
 
-    /// A new certificate for a client with these identities, changed by `edit`.
     pub(crate) fn issue_client(
         &self,
         identities: &[&str],
@@ -89,7 +86,6 @@ impl Authority {
         self.issue_until(4000)
     }
 
-    /// The issuer's own certificate.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -106,37 +102,35 @@ impl Authority {
         self.folder().join("tls.key")
     }
 
-    /// Replaces both files, one after the other.
     pub(crate) fn install(&self, pair: &Pair) {
         self.put(&self.certificate_file(), &pair.certificate);
         self.put(&self.key_file(), &pair.key);
     }
 
-    /// Replaces one file by renaming, so that nobody sees a half of it.
+    /// Atomic replacement by rename.
     pub(crate) fn put(&self, path: &Path, text: &str) {
         let new = self.folder().join("new");
         std::fs::write(&new, text).expect("write");
         std::fs::rename(new, path).expect("rename");
     }
 
-    /// Settings of a server that looks at its files all the time.
+    /// Polls the files continuously.
     pub(crate) fn settings(&self) -> Tls {
         let reload = Duration::from_millis(100);
         Tls { reload, ..Tls::new(self.certificate_file(), self.key_file()) }
     }
 
-    /// Writes a new pair and returns the settings that name it.
+    /// Installs a new pair and returns settings for it.
     pub(crate) fn ready(&self) -> Tls {
         self.install(&self.issue());
         self.settings()
     }
 
-    /// A client that offers these protocols, and TLS 1.2 alone or 1.3 alone if told.
+    /// ALPN protocols, and optionally a single TLS version.
     pub(crate) fn client(&self, alpn: &[&str], version: Option<ProtocolVersion>) -> ClientConfig {
         self.client_with(alpn, version, None)
     }
 
-    /// As [`Authority::client`], with a certificate of the client.
     pub(crate) fn client_with(
         &self,
         alpn: &[&str],
@@ -165,7 +159,7 @@ impl Authority {
         config
     }
 
-    /// Connects with TLS; the handshake happens with the first byte that is sent or read.
+    /// The handshake starts with the first read or write.
     pub(crate) fn connect(&self, address: std::net::SocketAddr) -> TlsClient {
         connect(address, &Arc::new(self.client(&["http/1.1"], None)))
     }
@@ -177,7 +171,6 @@ pub(crate) fn name() -> ServerName<'static> {
     ServerName::try_from("localhost").expect("a name")
 }
 
-/// As [`Authority::connect`], with settings of the test's own.
 pub(crate) fn connect(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> TlsClient {
     let socket = Client::connect(address).socket;
     let session = ClientConnection::new(Arc::clone(config), name()).expect("a session");
@@ -185,7 +178,6 @@ pub(crate) fn connect(address: std::net::SocketAddr, config: &Arc<ClientConfig>)
 }
 
 impl TlsClient {
-    /// Whether the server showed this certificate.
     pub(crate) fn sees(&self, pair: &Pair) -> bool {
         let shown = self.socket.conn.peer_certificates().expect("a handshake");
         shown.first() == Some(&pair.der)
@@ -199,7 +191,6 @@ impl TlsClient {
         self.socket.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Why the handshake fails.
     pub(crate) fn refused(&mut self) -> String {
         let (session, socket) = (&mut self.socket.conn, &mut self.socket.sock);
         session.complete_io(socket).expect_err("a handshake that fails").to_string()

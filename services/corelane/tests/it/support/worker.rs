@@ -1,4 +1,4 @@
-//! A runtime for clients of HTTP/2.
+//! A runtime for HTTP/2 clients.
 
 use std::future::Future;
 use std::thread;
@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use super::Running;
 
-/// Runs a test on this thread, and what it spawns on a worker: a client goes on while the test blocks.
+/// Runs the test here and its tasks on a worker, so that clients progress while the test blocks.
 ///
-/// A runtime of several threads would do the same, and have tokio, and with it hyper and all that needs them, built
-/// once more than the programs need it: `rt-multi-thread` is no feature of theirs.
+/// tokio's multi-threaded runtime would need the feature `rt-multi-thread`, which would rebuild
+/// tokio, hyper and everything above.
 pub(crate) fn with_worker<F: Future>(test: F) -> F::Output {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let handle = runtime.handle().clone();
@@ -28,7 +28,7 @@ pub(crate) fn with_worker<F: Future>(test: F) -> F::Output {
     })
 }
 
-/// A client that may send a request, and its connection until that ends.
+/// Returns a client and the connection task.
 pub(crate) async fn http2(
     server: &Running,
 ) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
@@ -38,7 +38,6 @@ pub(crate) async fn http2(
     (client.ready().await.expect("ready"), connection)
 }
 
-/// A request without a body.
 pub(crate) fn get(target: &str) -> Request<()> {
     Request::get(format!("http://test{target}")).body(()).expect("a request")
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 connections that another protocol takes over.
+//! Upgraded HTTP/1.1 connections.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -48,7 +48,7 @@ fn the_stream_belongs_to_the_handler_until_both_sides_end(
     wait_for_handlers(&server, &shared);
 }
 
-/// Sends requests, an upgrade, and bytes that are not HTTP.
+/// Requests, an upgrade, then bytes that are not HTTP.
 fn exchange<S: Read + Write>(server: &Running, client: &mut Client<S>) {
     assert_eq!(client.get("/hello").text(), "hello");
     client.upgrade("/echo");
@@ -143,7 +143,7 @@ fn a_handler_cannot_switch_protocols_alone(#[values(Plain, Hyper)] way: Way) {
     let answer = server.get("/101");
     assert_eq!(answer.status, 500);
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
-    // The client is upgraded, but no handler takes its stream.
+    // Upgraded, but no handler takes the stream.
     let mut client = server.connect();
     client.upgrade("/101");
     assert!(client.read_to_close().is_empty());
@@ -213,8 +213,7 @@ fn no_deadline_of_requests_holds_for_what_has_begun(#[values(Plain, Hyper)] way:
     let mut streaming = server.connect();
     streaming.send_get("/stream");
     streaming.read_until(b"first");
-    // After these, one request is given up at the request timeout, and a connection at the idle
-    // timeout.
+    // By then one request has timed out and one connection has been idle for too long.
     let mut late = server.connect();
     assert_eq!(late.get("/gate").status, 503);
     assert!(late.read_to_close().is_empty(), "it was idle");
@@ -300,7 +299,7 @@ fn a_websocket_of_axum_works(#[values(false, true)] tls: bool) {
     assert_eq!(server.join().expect("a clean end"), Drained { cut: 0 });
 }
 
-/// Sends a text to be echoed, then drains the server. Returns the close frame.
+/// Echoes one message, drains the server and returns the close frame.
 async fn talk<S>(socket: S, url: &str, server: &Running) -> tungstenite::protocol::CloseFrame
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -314,7 +313,7 @@ where
     server.handle.drain();
     let close = client.next().await.expect("a close").expect("a message");
     let tungstenite::Message::Close(Some(frame)) = close else { panic!("{close:?}") };
-    // Answers the close frame, and sees the end.
+    // Answers the close frame and reads to the end.
     while let Some(Ok(_)) = client.next().await {}
     frame
 }

@@ -1,4 +1,4 @@
-//! Connections and HTTP/2 streams that another protocol takes over.
+//! Upgraded connections and HTTP/2 streams.
 
 mod connections;
 mod streams;
@@ -26,15 +26,12 @@ use crate::support::{Alive, Client, Running};
 
 const UPGRADED: &str = "corelane_connections_upgraded{lane=\"0\"}";
 
-/// State that the handlers share with the test.
 #[derive(Clone)]
 struct Shared {
     lane: Option<Lane>,
-    /// Number of handlers of upgraded streams that have not ended.
+    /// Handlers of upgraded streams still running.
     alive: Arc<AtomicUsize>,
-    /// `/gate` and `/stream` wait for a permit.
     gate: Arc<Semaphore>,
-    /// The results with which `/flood` and `/elsewhere` ended.
     ends: mpsc::Sender<String>,
 }
 
@@ -77,7 +74,7 @@ fn switching(protocol: &'static str) -> Response {
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }
 
-/// Accepts the upgrade of a request, and runs `then` with its stream.
+/// Accepts an upgrade and passes its stream to `then`.
 fn accept<F>(
     shared: &Shared,
     mut request: Request,
@@ -94,7 +91,7 @@ where
     let alive = Alive::new(&shared.alive);
     tokio::spawn(async move {
         let _alive = alive;
-        // The deadline of the request does not apply to the upgraded stream.
+        // The request's deadline no longer applies.
         assert_eq!(corelane::deadline(), None);
         if let Ok(upgraded) = upgrade.await {
             then(TokioIo::new(upgraded)).await;
@@ -103,7 +100,7 @@ where
     if is_http2 { StatusCode::OK.into_response() } else { switching("echo") }
 }
 
-/// Returns the bytes that it receives, and `end` when the client has closed its side.
+/// Echoes, then sends `end` after the client's half-close.
 async fn echo(State(shared): State<Shared>, request: Request) -> Response {
     accept(&shared, request, async |mut io| {
         let mut piece = [0; 4096];
@@ -116,7 +113,6 @@ async fn echo(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Writes until writing fails.
 async fn flood(State(shared): State<Shared>, request: Request) -> Response {
     let ends = shared.ends.clone();
     accept(&shared, request, async move |mut io| {
@@ -130,7 +126,6 @@ async fn flood(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Takes the stream to another thread.
 async fn elsewhere(State(shared): State<Shared>, request: Request) -> Response {
     let ends = shared.ends.clone();
     accept(&shared, request, async move |mut io| {
@@ -144,7 +139,7 @@ async fn elsewhere(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Waits for the drain or for the client, and reports which it was.
+/// Waits for a drain or the client, and reports which came first.
 async fn wait(State(shared): State<Shared>, request: Request) -> Response {
     let mut draining = shared.lane.as_ref().expect("it has a lane").draining();
     accept(&shared, request, async move |mut io| {
@@ -163,7 +158,7 @@ async fn wait(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Echoes until the client closes, or closes with 1001 when a drain begins.
+/// Echoes; closes with 1001 on a drain.
 async fn websocket(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
     let draining = shared.lane.as_ref().expect("it has a lane").draining();
     upgrade.on_upgrade(async move |mut socket: WebSocket| {
@@ -190,7 +185,7 @@ async fn gate(State(shared): State<Shared>) -> &'static str {
     "through"
 }
 
-/// Sends `first` at once, and `second` once the gate opens.
+/// Sends `first` immediately and `second` when the gate opens.
 async fn streamed(State(shared): State<Shared>) -> Body {
     let gate = shared.gate;
     let first = stream::iter([Ok::<_, std::io::Error>("first")]);
@@ -201,13 +196,11 @@ async fn streamed(State(shared): State<Shared>) -> Body {
     Body::from_stream(first.chain(second))
 }
 
-/// A request that offers another protocol.
 fn offer(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Upgrades the connection.
     fn upgrade(&mut self, target: &str) {
         self.send(offer(target));
         let answer = self.read_answer();
@@ -227,7 +220,7 @@ fn alive(shared: &Shared) -> usize {
     shared.alive.load(Ordering::SeqCst)
 }
 
-/// Waits until all handlers have ended, which they do after their streams.
+/// Handlers outlive their streams.
 fn wait_for_handlers(server: &Running, shared: &Shared) {
     server.wait_until("ended", || alive(shared) == 0);
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 streams that another protocol takes over.
+//! Upgraded HTTP/2 streams.
 
 use std::time::Duration;
 
@@ -10,10 +10,9 @@ use super::{UPGRADED, alive, serve, wait_for_handlers};
 use crate::support::worker::{get as get_of, http2, with_worker};
 use crate::support::{Client, PATIENCE, Running, builder};
 
-/// A client that may take over streams.
 async fn connect(server: &Running) -> h2::client::SendRequest<Bytes> {
     let (mut client, _) = http2(server).await;
-    // The server's settings arrive with its first frames.
+    // Settings arrive with the first frames.
     let (reply, _) = client.send_request(get_of("/hello"), true).expect("sent");
     assert_eq!(reply.await.expect("a reply").status(), 200);
     assert!(client.is_extended_connect_protocol_enabled());
@@ -36,7 +35,7 @@ async fn next(body: &mut h2::RecvStream) -> Option<Bytes> {
     Some(data)
 }
 
-/// The frame of a text from the client (RFC 6455 section 5.2), masked with zeros.
+/// A client text frame (RFC 6455 section 5.2) with a zero mask.
 fn text_frame(text: &str) -> Bytes {
     let length = 0x80 | u8::try_from(text.len()).expect("a short text");
     [&[0x81, length, 0, 0, 0, 0], text.as_bytes()].concat().into()
@@ -63,7 +62,7 @@ fn a_websocket_works_over_http2_beside_other_streams() {
         server.wait_for_in_flight(0);
         let labels = "lane=\"0\",route=\"/ws\",method=\"CONNECT\",code=\"200\"";
         assert_eq!(server.metric(&format!("corelane_requests_total{{{labels}}}")), 1.0);
-        // A connection that is idle from then on is closed, but this connection is not.
+        // Closed for idleness; this one is not.
         let mut late = Client::connect(server.address);
         assert_eq!(late.get("/hello").status, 200);
         assert!(late.read_to_close().is_empty());
