@@ -9,8 +9,9 @@ use tower::{Layer, Service};
 use crate::request::current::{connection, set_route};
 
 /// A layer for axum's extractors: `ConnectInfo<SocketAddr>` returns
-/// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` all
-/// facts about the connection. For a client of a Unix socket, only the second extractor works.
+/// [`ConnectionInfo::peer`](crate::ConnectionInfo::peer), and `ConnectInfo<ConnectionInfo>` returns
+/// everything known about the connection. For a client on a Unix socket, only the second extractor
+/// works.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -68,8 +69,9 @@ where
 /// A layer that passes each request's route template to [`set_route`], so that you need not repeat
 /// a `Router`'s templates in [`Builder::routes`](crate::Builder::routes). Add it after the routes.
 ///
-/// Requests that match no route are recorded as `other`. So are requests to nested services other
-/// than a `Router`, such as a folder of files; list their template in the settings.
+/// Requests that match no route are recorded as `other`. The same applies to requests to nested
+/// services other than a `Router`, such as a file directory, so list their templates in the
+/// settings.
 ///
 /// ```
 /// use axum::Router;
@@ -91,7 +93,7 @@ impl<S> Layer<S> for LearnRoutes {
     }
 }
 
-/// A service whose requests are named after their routes, created by [`LearnRoutes`].
+/// A service that names requests after their routes, created by [`LearnRoutes`].
 #[derive(Clone, Copy, Debug)]
 pub struct RouteLearner<S> {
     inner: S,

@@ -40,8 +40,8 @@ pub fn throttling(text: &str) -> Option<(u64, u64, u128)> {
     Some((counted.periods, counted.throttled_periods, counted.throttled.as_nanos()))
 }
 
-/// Numbers of CPUs, from 1 to `most`, for which `text` could be the `cpu.weight` or `cpu.shares` of
-/// a container that requests them.
+/// CPU counts, from 1 to `most`, for which `text` could be the `cpu.weight` or `cpu.shares` of a
+/// container that requests that many CPUs.
 pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
     [Weight::read_weight(text), Weight::read_shares(text)].map(|weight| {
         let fits = |&cpus: &usize| weight.is_some_and(|weight| weight.requests(cpus));
@@ -62,8 +62,8 @@ pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]>
     report::of_one_lane(samples)
 }
 
-/// Tracks an HTTP/1 connection whose bytes arrive in these non-empty pieces. If the input ends,
-/// returns how many bytes may pass, the bytes that follow them, and the reason.
+/// Tracks an HTTP/1 connection that receives its bytes in these non-empty pieces. If the input must
+/// end, returns the number of bytes that may pass, the bytes to append, and the reason.
 pub fn follow<'a>(
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Option<(usize, &'static [u8], String)> {
@@ -99,13 +99,13 @@ pub fn trace_context<'a>(
     Some((text(&context.traceparent()), context.tracestate().map(text)))
 }
 
-/// The PROXY protocol header at the start of `bytes`, as far as it has arrived.
+/// The part of the PROXY protocol header at the start of `bytes` that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// The header continues.
     Partial,
-    /// The length of the header, and the addresses of the client and of the server that it
-    /// connected to.
+    /// The header's length, the client's address, and the server address that the client connected
+    /// to.
     Whole(usize, Option<[SocketAddr; 2]>),
     /// There is no valid header.
     Invalid,
@@ -123,8 +123,8 @@ pub fn proxy_header(bytes: &[u8]) -> ProxyHeader {
     }
 }
 
-/// The client of a request that `peer` sent with these lines of `Forwarded`, or of
-/// `X-Forwarded-For`, if 10.0.0.0/8 is trusted. `None` if a line cannot be a field value.
+/// The client of a request that `peer` sent with these `Forwarded` or `X-Forwarded-For` lines, if
+/// 10.0.0.0/8 is trusted. `None` if a line cannot be a field value.
 pub fn client_addr<'a>(
     peer: IpAddr,
     forwarded: bool,

@@ -1,11 +1,12 @@
 //! A thread-per-core HTTP server.
 //!
 //! A *lane* is one core's worth of server: a thread with its own event loop, connections, service
-//! instance and counters. It is pinned to a CPU if the process has its CPUs to itself. A cheap
-//! request stays on its lane: its memory stays in that core's cache, and serving it takes no lock.
-//! A request that would block the lane for long runs on a second thread, which each pinned lane has
-//! ([`Builder::slow_lanes`]). While a handler blocks a lane, other lanes serve the requests on its
-//! connections. For that, each connection claims its socket with one atomic operation.
+//! instance and counters. The thread is pinned to a CPU if the process has its CPUs to itself. A
+//! cheap request stays on its lane: its memory stays in that core's cache, and serving it takes no
+//! lock. Each pinned lane also has a second thread, which runs requests that would block the lane
+//! for long ([`Builder::slow_lanes`]). While a handler blocks a lane, other lanes serve the
+//! requests on its connections. For that, each connection claims its socket with one atomic
+//! operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -33,13 +34,13 @@
 //! ```
 //!
 //! Any `tower::Service<Request<Incoming>>` that is `Clone` works, including an axum `Router`. With
-//! the cargo feature `axum`, the module `axum` provides layers for axum extractors.
+//! the `axum` cargo feature, the `axum` module provides layers for axum extractors.
 //!
 //! # Upgrades and streams
 //!
 //! A handler takes over an HTTP/1.1 connection by responding with status 101, through
 //! [`hyper::upgrade::on`]. Over HTTP/2, a successful response to an extended CONNECT (RFC 8441)
-//! takes over one stream. axum's `WebSocketUpgrade` supports both, on a route for `any` method.
+//! takes over one stream. axum's `WebSocketUpgrade` supports both protocols on an `any` route.
 //! `examples/websocket.rs` is a chat room, and `examples/sse.rs` streams an endless response.
 //!
 //! - An upgraded HTTP/1.1 stream works only on its lane's thread, where `tokio::spawn` runs tasks;
@@ -56,7 +57,7 @@
 //!   handler, so that it can close the protocol cleanly before then.
 //!
 //! Upgrade is ignored, as RFC 9110 allows, if Connection does not list it or if the request has a
-//! body. A response with status 101 then becomes a 500.
+//! body. If the handler then responds with status 101, the client gets a 500.
 //!
 //! # Items
 //!
@@ -90,7 +91,7 @@
 //! | [`Problem`] | error responses (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
 
-// Disabling a protocol leaves the code unused that only it needs.
+// Disabling a protocol leaves code unused that only that protocol needs.
 #![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]

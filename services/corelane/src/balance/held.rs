@@ -21,10 +21,10 @@ const RECENTLY: Duration = Duration::from_secs(10);
 /// Check interval otherwise. A check takes about 30 µs.
 const RARELY: Duration = Duration::from_millis(20);
 
-/// Maximum work for an idle lane at once; it checks for its own requests in between.
+/// Maximum work lent to an idle lane at once, so that it can check for its own requests in between.
 const ROOM: Duration = Duration::from_millis(2);
 
-/// Maximum connections for an idle lane at once.
+/// Maximum connections lent to an idle lane at once.
 const MOST: u64 = 32;
 
 /// Lends the connections of lanes that a handler has blocked for longer than `after`, as long as
@@ -66,8 +66,8 @@ fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: 
     }
 }
 
-/// Number of connections that a lane has time for, with `coming` in transit to it and `each`
-/// nanoseconds per request.
+/// Number of connections that a lane has time to serve, given `coming` connections in transit to it
+/// and `each` nanoseconds per request.
 fn room(lane: &LaneShared, each: u64, coming: u64, now: Instant) -> u64 {
     if !lane.is_listening() || lane.running.get(now).is_some() {
         return 0;

@@ -1,15 +1,15 @@
 //! Hands connections from the acceptor to lanes, and lets idle lanes steal from busy ones.
 //!
 //! The acceptor puts each connection into a lane's inbox and wakes the lane. A lane takes one
-//! connection per event-loop turn, which leaves the rest for other lanes. A connection may be
-//! stolen after [`STEAL_AFTER`] in the inbox of a lane that is awake and therefore busy; a sleeping
-//! lane has already been woken. If stealing would make lanes less even, the connection must have
-//! waited for [`HELD_UP_AFTER`]: by then a handler is blocking the lane, or the lane has lost its
-//! CPU.
+//! connection per event-loop turn, which leaves the rest for other lanes. If a lane is awake and
+//! therefore busy, other lanes may steal a connection that has been in its inbox for
+//! [`STEAL_AFTER`]. A sleeping lane has already been woken. If stealing would make lanes less even,
+//! the connection must have waited for [`HELD_UP_AFTER`]: by then a handler is blocking the lane,
+//! or the lane has lost its CPU.
 //!
-//! No wake-up is lost, because only the acceptor adds connections. While any inbox holds one, the
-//! acceptor checks every [`STEAL_AFTER`] and wakes sleeping lanes that may steal. A lane that is
-//! about to sleep reads the flag that the acceptor left.
+//! No wake-up is lost, because only the acceptor adds connections. While any inbox holds a
+//! connection, the acceptor checks every [`STEAL_AFTER`] and wakes sleeping lanes that may steal
+//! it. A lane that is about to sleep reads the flag that the acceptor left.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,11 +25,11 @@ use crate::load::peers::PeerPlace;
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::os::listener::Accepted;
 
-/// Time in a busy lane's inbox before other lanes may steal a connection: several turns of an
-/// unblocked event loop.
+/// Minimum wait in a busy lane's inbox before other lanes may steal a connection: several turns of
+/// an unblocked event loop.
 pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
 
-/// The same time if stealing would make the lanes less even.
+/// The minimum wait if stealing would make the lanes less even.
 const HELD_UP_AFTER: Duration = Duration::from_millis(10);
 
 /// Maximum connections in an inbox; the rest stay in the accept queue.
@@ -45,7 +45,7 @@ struct Handed {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) accepted: Accepted,
-    /// An error if the connection exceeds a limit and must be rejected.
+    /// An error means that the connection exceeds a limit and must be rejected.
     pub(crate) admitted: Result<(Assignment, PeerPlace), Refusal>,
 }
 
@@ -124,8 +124,8 @@ impl Inboxes {
         inbox.wake.notify_one();
     }
 
-    /// Takes the oldest connection in the lane's own inbox, otherwise one from a busy lane. Only
-    /// for the thread of `lane`.
+    /// Takes the oldest connection in the lane's own inbox or, if it is empty, steals one from a
+    /// busy lane. Only for the thread of `lane`.
     pub(crate) fn take(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);
@@ -149,7 +149,7 @@ impl Inboxes {
                 return Some(handed);
             }
         }
-        // The acceptor sets the flag again if it finds more.
+        // The acceptor sets the flag again if it finds more connections to steal.
         self.stealable.store(false, Ordering::Release);
         None
     }
@@ -276,12 +276,12 @@ mod tests {
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Repeats the acceptor's check until lane `lane` is woken. Returns false after 50 times
+    /// Repeats the acceptor's check until `lane` is woken. Returns false after 50 times
     /// [`HELD_UP_AFTER`].
     fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
         let begun = Instant::now();
         loop {
-            // Read first, because this thread itself may lose its CPU until the time is over.
+            // Read before checking the time, because this thread may lose its CPU in between.
             let over = begun.elapsed() >= 50 * HELD_UP_AFTER;
             inboxes.wake_idle();
             if was_told(&inboxes.lanes[lane]) {

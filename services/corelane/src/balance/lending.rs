@@ -4,8 +4,8 @@
 //! A handler that does not return blocks its lane, and only that lane's thread reads its
 //! connections. Each connection that waits for a request therefore [offers](Offer) its socket.
 //! While its lane is blocked, another thread [lends](Lending::lend) readable connections to an idle
-//! lane, which serves them until they wait again and then gives them back. Meanwhile the home lane
-//! leaves them alone: [`SharedSocket`] tracks which lane may use the socket.
+//! lane. The idle lane serves them until they are waiting again and then gives them back. Meanwhile
+//! the home lane leaves them alone: [`SharedSocket`] tracks which lane may use the socket.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -52,7 +52,7 @@ pub(crate) struct Arrivals {
 pub(crate) struct Offer {
     socket: Arc<SharedSocket>,
     introduced: Introduced,
-    /// Allocated when the connection is lent, because most connections never are.
+    /// Allocated only when the connection is lent, because most connections never are.
     returned: Mutex<Option<Box<Returned>>>,
 }
 
@@ -223,7 +223,7 @@ impl Loan {
         self.begun = true;
     }
 
-    /// Gives back the connection, which waits for a request or for the rest of one.
+    /// Gives back the connection, which is waiting for a request or for the rest of a request.
     pub(crate) fn give_back(mut self, connection: &Connection, unread: Bytes) {
         let History { requests, had_body, .. } = connection.history();
         self.begun = false;
@@ -246,6 +246,6 @@ impl Drop for Loan {
     }
 }
 
-/// Requests that a borrowed connection counts as having served: it is not new, and its home lane
-/// applies the limit of requests per connection.
+/// Initial request count of a borrowed connection: it is not new, and its home lane enforces the
+/// limit on requests per connection.
 const SERVED: u64 = 1;

@@ -1,4 +1,4 @@
-//! Load of lanes, which decides where a connection goes.
+//! Lane load, which decides where a connection goes.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(super) fn any(lane: &LaneShared) -> Duration {
     Duration::from_nanos(lane.load_table.expect_any())
 }
 
-/// How long connections that woke on a lane are counted, if each needs `each`.
+/// Time for which connections that woke on a lane are counted, if each request takes `each`.
 pub(super) fn counts_for(connections: u64, each: Duration) -> Duration {
     GRAIN + each * connections as u32
 }
@@ -51,7 +51,7 @@ pub(super) fn note_busy(lane: &LaneShared, share: f64) {
 }
 
 /// Picks the lane with the least expected work, then the fewest connections, then the first from
-/// `next`. An uneven number of connections lasts as long as the connections do.
+/// `next`. Connection counts matter because an imbalance lasts as long as the connections do.
 pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
     let count = loads.len();
     let open = loads.enumerate().filter(|(_, load)| load.open);
@@ -61,7 +61,7 @@ pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> 
     least.map(|(lane, _)| lane)
 }
 
-/// Picks the lane with the least expected work, then the least busy one. `None` if `own` is as
+/// Picks the lane with the least expected work, then the least busy one. `None` if `own` is just as
 /// good.
 pub(super) fn better(loads: &[Load], own: usize) -> Option<usize> {
     let here = loads[own];
@@ -94,7 +94,7 @@ mod tests {
             (vec![(7.5, 0), (0.5, 9), (8.5, 0)], 0, 1),
             (vec![(7.5, 3), (7.5, 2)], 0, 1),
             (vec![(7.5, 3)], 3, 0),
-            // A difference below one millisecond does not decide.
+            // Differences below one millisecond are ignored.
             (vec![(0.9, 3), (0.0, 4)], 0, 0),
             (vec![(1.1, 3), (0.0, 4)], 0, 1),
         ];
@@ -114,7 +114,7 @@ mod tests {
             (vec![(1.1, 0.0), (0.9, 0.0)], None),
             (vec![(9.0, 0.0), (9.5, 0.0), (7.0, 1.0)], Some(2)),
             (vec![(5.0, 1.0), (9.0, 0.0)], None),
-            // Equal work: busy shares decide.
+            // With equal work, the busy shares decide.
             (vec![(0.0, 1.0), (0.5, 0.3), (0.0, 0.2)], Some(2)),
             (vec![(0.0, 0.5), (0.0, 0.0)], None),
             (vec![(0.0, 0.9), (0.0, 0.7)], None),

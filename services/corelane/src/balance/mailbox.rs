@@ -1,7 +1,7 @@
 //! Connections in transit between lanes.
 //!
 //! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the lock
-//! that other lanes hold while adding. A later connection is returned and stays on its lane.
+//! that other lanes hold while adding. A connection added later is returned and stays on its lane.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,7 @@ pub(super) fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool 
 }
 
 pub(crate) trait Movable {
-    /// Leaves its lane for another. Only for the old lane's thread.
+    /// A connection that moves to another lane. Only for the old lane's thread.
     fn depart(&mut self, to: usize);
 
     /// Arrives at a lane. Only for that lane's thread.
@@ -57,7 +57,7 @@ impl<R: Movable> Moves<R> {
         self.recent_load.sweep(&self.lane, active);
     }
 
-    /// Where an idle connection that was just polled should go, and why.
+    /// The lane that an idle connection should move to after a poll, and the reason.
     pub(crate) fn choose(&self, connection: &Connection) -> Option<(usize, Moved)> {
         if !self.lane.polls.are_measured() {
             return None;
@@ -65,7 +65,7 @@ impl<R: Movable> Moves<R> {
         self.transfers.choose(&self.lane, self.mailbox(), connection)
     }
 
-    /// The lane that should resume a connection that wakes; `None` for this lane.
+    /// The lane that should resume a connection that has woken up, or `None` for this lane.
     pub(crate) fn choose_lane(&self) -> Option<usize> {
         if !is_open(self.lane.group(), &self.lifecycle) {
             return None;

@@ -2,7 +2,7 @@
 
 use crate::base::settings::words;
 
-/// How new connections get their lane.
+/// How new connections are assigned to lanes.
 ///
 /// ```
 /// assert_eq!("least-loaded".parse(), Ok(corelane::Placement::LeastLoaded));
@@ -14,26 +14,26 @@ pub enum Placement {
     /// kernel picks one by hashing the connection's addresses and ports.
     ///
     /// Suits many or short connections with requests of similar cost: lanes share nothing, and
-    /// accepting a connection costs nothing extra. Few long-lived connections spread unevenly: with
-    /// 8 connections on 4 lanes, some lane has none in 38% of cases. Connections queued behind a
-    /// handler that blocks its lane cannot move to another lane.
+    /// accepting a connection costs nothing extra. A small number of long-lived connections spreads
+    /// unevenly: with 8 connections on 4 lanes, some lane has none in 38% of cases. Connections
+    /// queued behind a handler that blocks its lane cannot move to another lane.
     #[default]
     Hashed,
     /// A dedicated thread accepts connections and gives each to the lane with the least expected
-    /// work. Below a difference of a millisecond, the lane with the fewest connections wins. An
-    /// idle lane steals connections that a busy lane has not started after a millisecond, or after
-    /// 10 ms if stealing makes lanes less even.
+    /// work. If the difference is below a millisecond, the lane with the fewest connections wins.
+    /// An idle lane steals connections that a busy lane has not started after a millisecond, or
+    /// after 10 ms if stealing makes lanes less even.
     ///
-    /// Suits few long-lived connections, such as connections from a proxy: 8 or 16 idle connections
-    /// spread exactly evenly across 2 or 4 lanes. Each connection passes through an extra thread,
-    /// so this does not suit servers with very many short connections.
+    /// Suits a small number of long-lived connections, such as connections from a proxy: 8 or 16
+    /// idle connections spread exactly evenly across 2 or 4 lanes. Each connection passes through
+    /// an extra thread, so this policy does not suit servers with very many short connections.
     LeastLoaded,
 }
 
 words!(Placement: "hashed" => Hashed, "least-loaded" => LeastLoaded);
 
 /// Whether a connection may move to another lane. Only HTTP/1.1 connections move, and only between
-/// requests, unnoticed by client and service.
+/// requests. Neither the client nor the service notices.
 ///
 /// ```
 /// assert_eq!("parked-only".parse(), Ok(corelane::Moving::ParkedOnly));
@@ -47,11 +47,11 @@ pub enum Moving {
     #[default]
     ParkedOnly,
     /// Active connections move too, between requests, while one lane is clearly busier than
-    /// another. A few move at a time until the lanes are balanced.
+    /// another. A few connections move at a time until the lanes are balanced.
     ///
-    /// Suits few busy, long-lived connections, such as connections from a proxy: a lane that gets
-    /// most of them remains a bottleneck for as long as they last. Requires [`Placement::Hashed`],
-    /// because [`Placement::LeastLoaded`] gains nothing from it.
+    /// Suits a small number of busy, long-lived connections, such as connections from a proxy: a
+    /// lane that gets most of them remains a bottleneck for as long as they last. Requires
+    /// [`Placement::Hashed`], because [`Placement::LeastLoaded`] gains nothing from it.
     Active,
 }
 

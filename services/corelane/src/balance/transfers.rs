@@ -33,7 +33,7 @@ impl Transfers {
         }
     }
 
-    /// Where an idle connection should go, and why; `None` if it stays.
+    /// The lane that an idle connection should move to and the reason, or `None` if it stays.
     pub(super) fn choose<R>(
         &self,
         lane: &LaneState,
@@ -56,8 +56,7 @@ impl Transfers {
     }
 }
 
-/// The load of a connection in the plan's unit: a share of the lane's time, or the seconds per
-/// request.
+/// The load of a connection in the plan's unit: a share of the lane's time, or seconds per request.
 fn load(polls: &Polls, connection: &Connection, why: Moved) -> Option<f64> {
     let time = connection.poll_time.get();
     match why {

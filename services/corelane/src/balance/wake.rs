@@ -10,10 +10,10 @@ use crate::request::lane_state::LaneState;
 
 #[derive(Debug)]
 pub(crate) struct RecentLoad {
-    /// Connections that woke up here and whose requests may not have started, and since when they
-    /// count.
+    /// Connections that woke up here and whose requests may not have started, with the time from
+    /// which they are counted.
     woken: Cell<(Instant, u64)>,
-    /// Time of the last sweep, and the lane's total busy time then.
+    /// Time of the last sweep, and the lane's total busy time when it ran.
     swept: Cell<(Instant, Duration)>,
 }
 
@@ -34,8 +34,8 @@ impl RecentLoad {
         lane.metrics().active.set(active as u64);
     }
 
-    /// Connections that woke up here recently. They count for as long as all of them are expected
-    /// to take.
+    /// Connections that woke up here recently. They are counted for as long as all of them are
+    /// expected to take.
     fn woken(&self, now: Instant, each: Duration) -> u64 {
         let (since, count) = self.woken.get();
         let over = now.saturating_duration_since(since) > counts_for(count, each);
@@ -50,7 +50,8 @@ impl RecentLoad {
         self.woken.set((since, count + 1));
     }
 
-    /// The lane that should resume a connection that wakes up on `lane`; `None` for `lane` itself.
+    /// The lane that should resume a connection that has woken up on `lane`, or `None` for `lane`
+    /// itself.
     pub(super) fn choose_lane<R>(
         &self,
         lane: &LaneState,

@@ -10,12 +10,12 @@ use nix::time::{ClockId, clock_gettime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
-/// The same moment on both clocks, which are one clock in the kernel.
+/// The same moment on both clocks, which the kernel derives from one clock.
 static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
     loop {
         let (before, instant, after) = (Tick::now(), Instant::now(), Tick::now());
-        // Otherwise the thread was preempted between the two reads, and the clocks would differ
-        // forever.
+        // A longer time means that the thread was preempted between the reads, and the clocks would
+        // differ permanently.
         if after.since(before) < 10_000 {
             return (instant, before);
         }
@@ -29,7 +29,7 @@ impl Tick {
         Tick(now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
     }
 
-    /// CPU time of the calling thread in nanoseconds; needs a system call.
+    /// CPU time of the calling thread in nanoseconds. Makes a system call.
     pub(crate) fn of_thread() -> u64 {
         let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
         now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)

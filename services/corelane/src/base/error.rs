@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Any error that a service or body returns.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a server failed to start or stopped.
+/// The reason why a server failed to start or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,7 +37,7 @@ pub enum Error {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the file, as a predicate.
+        /// The problem with the file, worded as a predicate.
         problem: String,
     },
     /// An address could not be bound.
@@ -82,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the settings caused this error, as opposed to the machine.
+    /// Whether the settings, rather than the machine, caused this error.
     pub fn is_setting(&self) -> bool {
         matches!(
             self,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Maximum path length of a Unix socket: `sun_path` holds 108 bytes, including the final zero
+/// Maximum path length of a Unix socket: `sun_path` holds 108 bytes, including the terminating NUL
 /// (unix(7)).
 const LONGEST_PATH: usize = 107;
 
@@ -48,7 +48,7 @@ impl Listen {
 
     /// A Unix socket at this path of at most 107 bytes, with mode `0o600`: see [`Listen::mode`].
     ///
-    /// Replaces a socket that nobody listens on. Any other file at this path makes
+    /// Replaces a socket file that no process listens on. Any other file at this path makes
     /// [`Builder::build`](crate::Builder::build) fail. A drain removes the socket file before
     /// closing the socket, unless another process has replaced the file.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
@@ -78,8 +78,8 @@ impl Listen {
         self
     }
 
-    /// Whether every connection must start with a PROXY protocol header, version 1 or 2, with the
-    /// address of the proxy's client. Default false.
+    /// Whether every connection must start with a PROXY protocol header (version 1 or 2) that
+    /// contains the address of the proxy's client. Default false.
     ///
     /// If true, a connection without a valid header of at most 4,096 bytes is closed and counted
     /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) includes the
@@ -91,7 +91,7 @@ impl Listen {
         self
     }
 
-    /// Why the listener cannot be used, if so.
+    /// The reason why the listener cannot be used, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         match &self.endpoint {
             Endpoint::Unix { mode, .. } if *mode > 0o777 => {
@@ -113,7 +113,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let listen = if let Some(place) = text.strip_prefix("unix:") {
             match place.rsplit_once("?mode=") {
-                // Text that is not octal becomes a mode out of bounds.
+                // Text that is not octal becomes an out-of-range mode.
                 Some((path, mode)) => {
                     Listen::unix(path).mode(u32::from_str_radix(mode, 8).unwrap_or(u32::MAX))
                 }

@@ -32,10 +32,11 @@ impl Phase {
     }
 }
 
-/// Opens when every lane and slow lane has its service; until then, no lane serves.
+/// Opens when every lane and slow lane has its service. Until then, no lane serves requests.
 #[derive(Debug)]
 pub(crate) struct StartGate {
-    /// Lanes without a service; `None` after a lane failed to create its service.
+    /// Number of lanes that do not have their service yet, or `None` once a lane has failed to
+    /// create its service.
     missing: watch::Sender<Option<usize>>,
 }
 
@@ -53,7 +54,7 @@ impl StartGate {
         self.missing.send_replace(None);
     }
 
-    /// Waits for the gate to open. Returns false if it never will.
+    /// Waits for the gate to open. Returns false if the gate will never open.
     pub(crate) async fn opened(&self) -> bool {
         let mut missing = self.missing.subscribe();
         let decided = missing.wait_for(|missing| missing.is_none_or(|lanes| lanes == 0)).await;
@@ -103,7 +104,7 @@ impl Lifecycle {
     }
 
     pub(crate) fn begin_drain(&self) {
-        // Set before the phase, so that readers of the phase find it set.
+        // Set before the phase, so that any thread that sees the phase also sees this value.
         let _ = self.drain_started.set(SystemTime::now());
         self.advance(Phase::Settling);
     }
@@ -114,7 +115,7 @@ impl Lifecycle {
         self.drain_started.get().and_then(since).unwrap_or_default()
     }
 
-    /// Advances to `to`; ignored if the server is already past it.
+    /// Advances to `to`. Does nothing if the server is already past that phase.
     pub(crate) fn advance(&self, to: Phase) {
         self.phase.send_if_modified(|phase| {
             let forward = to > *phase;

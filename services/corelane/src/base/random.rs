@@ -32,8 +32,8 @@ impl Random {
     }
 }
 
-/// Generates 128-bit identifiers from two generators. With one generator's 64 bits, the lanes of
-/// many replicas would collide after a few billion identifiers.
+/// Generates 128-bit identifiers from two generators. With a single 64-bit generator, lanes across
+/// many replicas would produce a collision after a few billion identifiers.
 #[derive(Debug)]
 pub(crate) struct Identifiers(Random, Random);
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 /// that pauses between two requests of a page.
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
-/// Minimum of that setting; the sweep would otherwise park connections in use.
+/// Minimum of that setting. With a shorter time, the sweep would park connections in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
-/// Gives an enum its text forms: `WORDS`, `Display`, and `FromStr`, whose error lists every word.
+/// Implements an enum's text forms: `WORDS`, `Display`, and `FromStr`, whose error lists every
+/// accepted word.
 macro_rules! words {
     ($type:ident: $($word:literal => $variant:ident),+) => {
         impl $type {
-            /// All words, in documentation order.
+            /// All values, in documentation order.
             pub const WORDS: &[(&str, Self)] = &[$(($word, Self::$variant)),+];
         }
 
@@ -103,14 +104,15 @@ pub enum Traces {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum open connections across all lanes. Further connections get `503` with `Retry-After:
-    /// 1` and are closed. Beyond 32 concurrent rejections per lane, and always with TLS, they are
-    /// closed without a response. Default 10,000; at least 1. The server raises its soft limit on
-    /// open files to the hard limit, and does not start if this number exceeds it.
+    /// 1` and are closed. With TLS, or beyond 32 concurrent rejections per lane, they are closed
+    /// without a response. Default 10,000; at least 1. The server raises its soft limit on open
+    /// files to the hard limit, and does not start if this number exceeds it.
     pub connections: usize,
     /// Maximum open connections per client address, across all lanes. An IPv6 /64 counts as one
-    /// address, because it is one subscriber's (RFC 6177). Further connections are rejected as for
-    /// [`Limits::connections`]. The address is the socket's peer; behind a proxy, that is the
-    /// proxy. `None`, the default, sets no limit and costs nothing; otherwise at least 1.
+    /// address, because it typically belongs to one subscriber (RFC 6177). Further connections are
+    /// rejected as for [`Limits::connections`]. The address is the socket's peer, which behind a
+    /// proxy is the proxy's address. `None`, the default, sets no limit and costs nothing;
+    /// otherwise at least 1.
     pub connections_per_address: Option<usize>,
     /// Maximum requests per connection. The last response carries `Connection: close`. An HTTP/2
     /// client gets GOAWAY with its last request, and the server still answers requests in transit.
@@ -119,9 +121,9 @@ pub struct Limits {
     /// Maximum concurrent requests per lane; further requests wait in the lane's queue. A request
     /// keeps its slot until the head of its response is ready. Default 1,024; at least 1.
     pub slots: usize,
-    /// Maximum requests per lane that wait for a slot. Further requests get `503` with
-    /// `Retry-After`, and so do requests whose expected wait exceeds [`Timeouts::request`]. Default
-    /// 1,024; 0 disables waiting.
+    /// Maximum requests per lane that wait for a slot. Further requests, and requests whose
+    /// expected wait exceeds [`Timeouts::request`], get `503` with `Retry-After`. Default 1,024; 0
+    /// disables waiting.
     pub queue: usize,
     /// Threads per lane for [`blocking`](crate::blocking) calls and for files that the service
     /// reads through tokio. Default 8; 1 to 512.
@@ -135,7 +137,7 @@ pub struct Limits {
     pub headers: usize,
     /// Maximum bytes of a request header, from its request line to its empty line; longer headers
     /// get `431`. Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds
-    /// 32 per field (RFC 9113 section 6.5.2), and a much longer header closes its connection.
+    /// 32 bytes per field (RFC 9113 section 6.5.2), and a much longer header closes the connection.
     pub header_bytes: usize,
     /// Maximum bytes of the target's path and query. Longer targets get `414`, unless the entire
     /// header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64 KiB. RFC 9110
@@ -156,8 +158,8 @@ pub struct Limits {
     pub unsent_bytes: u64,
     /// Unsent response bytes of an HTTP/2 connection above which its response bodies are not
     /// polled. Bodies with at most 16 KiB left are polled up to twice the limit. Each poll takes
-    /// all that the service provides, so a large part may exceed the limit. Default 2 MiB; 64 KiB
-    /// to 1 GiB.
+    /// everything that the service provides, so a large part may exceed the limit. Default 2 MiB;
+    /// 64 KiB to 1 GiB.
     pub unsent_connection_bytes: usize,
     /// Minimum bytes per second at which a client must read a response, averaged over
     /// [`Timeouts::slow`]. Slower clients are reset and counted as `slow_reader`. The clock runs
@@ -227,19 +229,19 @@ pub struct Timeouts {
     /// call. Default 30 s; 100 ms to 1 h.
     pub body: Duration,
     /// Maximum time from a request's header to the head of its response, including its time in the
-    /// queue. When it expires, the handler is dropped and the client gets `503`. Neither a streamed
-    /// body after the head nor an upgraded connection is bounded.
+    /// queue. When it expires, the handler is dropped and the client gets `503`. It does not limit
+    /// a streamed body after the head or an upgraded connection.
     /// [`RouteLimits`](crate::RouteLimits) overrides it per route. Default 60 s; 100 ms to 24 h.
     pub request: Duration,
-    /// Maximum time for which a client reads nothing of a pending response. When it expires, the
-    /// connection is reset and the kernel drops its part of the response. An HTTP/2 stream whose
-    /// window stays closed is reset alone, and other streams continue. Up to 64 KiB of its
-    /// completed response are kept until the connection is idle or reaches its maximum age. A write
-    /// to an upgraded HTTP/1.1 connection fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
-    /// Default 30 s; 100 ms to 1 h.
+    /// Maximum time for which a client may read nothing while response bytes are pending. When it
+    /// expires, the connection is reset and the kernel drops its part of the response. An HTTP/2
+    /// stream whose window stays closed is reset alone, and other streams continue. Up to 64 KiB of
+    /// its completed response are kept until the connection is idle or reaches its maximum age.
+    /// Writing to an upgraded HTTP/1.1 connection fails with
+    /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default 30 s; 100 ms to 1 h.
     pub write: Duration,
     /// Period over which [`Limits::send_rate`] and [`Limits::receive_rate`] are averaged. A client
-    /// that has just read or sent a lot may also pause for this long. Default 30 s; 100 ms to 1 h.
+    /// may also pause for this long after reading or sending a lot. Default 30 s; 100 ms to 1 h.
     pub slow: Duration,
     /// Age at which the next response of a connection carries `Connection: close` (HTTP/2: GOAWAY).
     /// A random part of up to a tenth is subtracted, so that clients do not reconnect together. An
@@ -250,9 +252,9 @@ pub struct Timeouts {
     /// in front, which could otherwise reuse a connection that is being closed. Default 75 s; 100
     /// ms to 24 h.
     pub idle: Duration,
-    /// Time that a handler may block its lane without waiting. The server does not interrupt a
-    /// longer handler, but the watchdog logs and counts a stall of its route. Default 1 s; 10 ms to
-    /// 1 h.
+    /// Maximum time for which a handler may block its lane without waiting. The server does not
+    /// interrupt a longer handler, but the watchdog logs and counts a stall of its route. Default 1
+    /// s; 10 ms to 1 h.
     pub stall: Duration,
 }
 
@@ -272,7 +274,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Each timeout with its field name; `None` if it is not set.
+    /// Each timeout with its field name, or `None` if the timeout is not set.
     pub(crate) fn named(&self) -> [(&'static str, Option<Duration>); 8] {
         [
             ("header", Some(self.header)),
@@ -295,10 +297,10 @@ impl Timeouts {
 ///    clients find the port closed when they retry.
 /// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
 ///    requests in flight run to completion.
-/// 4. The server returns when nothing is left, at the latest [`Drain::deadline`] after the start.
-///    It also waits for running [`blocking`](crate::blocking) calls. Handlers and calls that never
-///    return cannot be stopped; the server then leaves them running and returns up to a second
-///    later.
+/// 4. The server returns when nothing is left, or at the latest [`Drain::deadline`] after the drain
+///    started. It also waits for running [`blocking`](crate::blocking) calls. Handlers and calls
+///    that never return cannot be stopped. The server leaves them running and returns up to a
+///    second after the deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -307,14 +309,14 @@ impl Timeouts {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// Time during which the server keeps accepting connections after readiness fails. Must exceed
-    /// the time that every load balancer takes to react. Default 5 s; 0 to `deadline`.
+    /// Time for which the server keeps accepting connections after readiness fails. Must exceed the
+    /// time that every load balancer takes to react. Default 5 s; 0 to `deadline`.
     pub settle: Duration,
-    /// Maximum time from the start of the drain to its end. Requests and upgraded connections still
-    /// in flight then are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s;
-    /// at least `settle`.
+    /// Maximum duration of the drain. Requests and upgraded connections still in flight at that
+    /// time are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least
+    /// `settle`.
     pub deadline: Duration,
-    /// Interval at which the log lists what each lane is waiting for, once the listeners are
+    /// Interval at which the server logs what each lane is waiting for, once the listeners are
     /// closed. Default 5 s; at least 100 ms.
     pub report: Duration,
 }

@@ -33,7 +33,7 @@ use crate::transport::host::LaneService;
 use crate::transport::open::serve;
 use crate::transport::resting::Resting;
 
-/// How long a lane with more connections leaves the common listener to other lanes.
+/// Time for which a lane with more connections leaves the common listener to other lanes.
 const GIVE_WAY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -124,7 +124,8 @@ async fn empty_inbox<S: HttpService>(admission: Admitter<S>, inboxes: Arc<Inboxe
                 }
                 Err(reason) => admission.refuse(received.accepted, reason),
             }
-            // One per event-loop turn, so that idle lanes can steal the others.
+            // The lane admits one connection per event-loop turn, so that idle lanes can steal the
+            // rest.
             yield_now().await;
         }
         inboxes.lanes[lane.index].wake.notified().await;
@@ -174,7 +175,8 @@ impl<S: HttpService> Gate<S> {
         let common = accepted.common;
         self.admission.admit(accepted);
         if common {
-            // One per event-loop turn, so that no lane takes an entire burst.
+            // The lane admits one connection per event-loop turn, so that no lane takes an entire
+            // burst.
             yield_now().await;
             if self.lane().phase.get() < Phase::Closing && self.is_ahead() {
                 tokio::time::sleep(GIVE_WAY).await;
@@ -182,8 +184,8 @@ impl<S: HttpService> Gate<S> {
         }
     }
 
-    /// Whether this lane has clearly more connections than a lane with time to spare. All lanes
-    /// wake up for the same event, and the first one would otherwise accept every long-lived
+    /// Whether this lane has clearly more connections than another lane that has time to spare. All
+    /// lanes wake up for the same event, and the first one would otherwise accept every long-lived
     /// connection.
     fn is_ahead(&self) -> bool {
         let (own, now) = (self.lane(), Instant::now());
@@ -209,8 +211,8 @@ pub(crate) fn listeners(placement: Placement, lanes: usize) -> usize {
     }
 }
 
-/// Connection source of each lane, and the acceptor's listeners. There is an acceptor if there are
-/// `inboxes` for it to fill.
+/// Connection source of each lane, and the acceptor's listeners. The server has an acceptor if
+/// there are `inboxes` to fill.
 pub(crate) fn sources(
     inboxes: Option<&Arc<Inboxes>>,
     ports: Vec<Port>,
@@ -289,8 +291,9 @@ impl<S: HttpService> Admitter<S> {
         let client = Client::new(peer, Introduced::default(), socket.as_raw_fd());
         let registration = Registration::new(&self.connections, client, assignment, place);
         let Some(socket) = self.watch(socket) else { return };
-        // Fails for closed and Unix sockets. With Nagle's algorithm, a response in several writes
-        // would wait for the acknowledgement of the first write (RFC 9293 section 3.7.4).
+        // The call fails for closed sockets and Unix sockets. With Nagle's algorithm, a response in
+        // several writes would wait for the acknowledgement of the first write (RFC 9293 section
+        // 3.7.4).
         let _ = socket.set_nodelay(true);
         spawn_local(serve(Rc::clone(&self.host), registration, socket, proxied));
     }
@@ -343,8 +346,8 @@ impl PhaseWatch {
             self.hurry.notify_one();
         }
         for (_, connection) in self.connections.open.borrow().iter() {
-            // HTTP/1.1 clients learn about the drain from their next response, HTTP/2 clients from
-            // GOAWAY.
+            // HTTP/1.1 clients learn about the drain from their next response, and HTTP/2 clients
+            // learn about it from GOAWAY.
             if now == Phase::Settling && connection.is_multiplexed() {
                 connection.tell(Order::Finish);
             }

@@ -1,4 +1,4 @@
-//! A lane's settings, and its share of the server.
+//! A lane's settings and its share of the server.
 
 use std::sync::Arc;
 use std::time::Duration;

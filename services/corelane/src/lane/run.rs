@@ -30,7 +30,7 @@ use crate::transport::resting::Resting;
 use crate::transport::{arrivals, parking};
 
 /// Runs a lane on the calling thread until it is drained or stopped. Returns the number of requests
-/// cut.
+/// that were cut.
 pub(crate) fn run<F, T, S, E>(
     lane: Lane,
     source: ConnectionSource,
@@ -70,7 +70,7 @@ where
         start: Arc::clone(&parts.start),
     });
     let mut slow = slow_parts.map(|parts| SlowLane::start(&lane, parts, factory)).transpose()?;
-    // The only call, because each lane has one thread.
+    // Called once per lane, because each lane has one thread.
     let _ = shared.runtime.set(runtime.handle().metrics());
     let ended = runtime.block_on(async {
         let source = source.watch().map_err(Error::system("watching a listener"))?;
@@ -121,7 +121,7 @@ where
         Ok(unanswered)
     });
     connections.strays.end();
-    // After an error, a slow lane that never ends must not hide the error.
+    // A slow lane that never ends must not hide an error.
     if let (Some(slow), Ok(_)) = (slow, &ended) {
         slow.join()?;
     }

@@ -21,7 +21,7 @@ use crate::transport::connections::Connections;
 use crate::transport::parking_lot::SLICE;
 use crate::transport::resting::Resting;
 
-/// Sweep interval of a closing lane, which makes it end as soon as it is empty.
+/// Sweep interval of a closing lane: short, so that the lane ends as soon as it is empty.
 const HURRIED: Duration = Duration::from_millis(10);
 
 const NAMED: usize = 5;
@@ -100,8 +100,8 @@ pub(crate) async fn run(sweep: Sweep) {
 const PARKED_IN_A_TURN: usize = 32;
 
 impl Sweep {
-    /// Checks some connections from this key on: counts active ones and collects those that may be
-    /// parked. Returns the next key if there are more.
+    /// Checks some connections, starting at this key: counts active connections and collects
+    /// connections that may be parked. Returns the next key if there are more connections.
     fn look_at_some(
         &self,
         from: usize,
@@ -149,7 +149,7 @@ impl Sweep {
     }
 }
 
-/// Ends HTTP/2 streams whose clients keep them waiting.
+/// Resets HTTP/2 streams whose clients keep them waiting.
 fn expire_streams(lane: &LaneState) {
     let patience = Patience {
         write: lane.timeouts.write,
@@ -167,7 +167,7 @@ fn expire_streams(lane: &LaneState) {
     });
 }
 
-/// Ends a connection if it is overdue, or the wait for an overdue request body.
+/// Ends a connection that is overdue, or the wait for a request body that is overdue.
 fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
     let patience = BodyPatience {
         allowed: lane.timeouts.body,

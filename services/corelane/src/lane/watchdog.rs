@@ -1,7 +1,7 @@
 //! The stall watchdog detects a lane that a handler is blocking, or whose event loop is stuck.
 //!
-//! It runs outside the lanes and checks them four times per `timeouts.stall`. A stall may therefore
-//! be detected up to a quarter of that time late, or missed if it ends earlier.
+//! It runs outside the lanes and checks them four times per `timeouts.stall`. The watchdog may
+//! therefore detect a stall up to a quarter of that time late, or miss a stall that ends earlier.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,8 +74,8 @@ fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
 
 struct Sight {
     running: Option<(KindIndex, Duration)>,
-    /// A counter that changes while the event loop is turning; `None` before the lane listens and
-    /// after it ends.
+    /// A counter that changes while the event loop is turning, or `None` before the lane listens
+    /// and after it ends.
     beats: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ struct Sight {
 struct Stall {
     kind: Option<KindIndex>,
     begun: Instant,
-    /// Whether a single poll of a handler causes the stall; otherwise the event loop is stuck.
+    /// Whether a single poll of a handler is causing the stall. If not, the event loop is stuck.
     in_handler: bool,
 }
 

@@ -7,14 +7,14 @@ use crate::base::clock::Tick;
 use crate::metrics::kind::KindIndex;
 use crate::metrics::{Count, Rows};
 
-/// The request whose handler a lane is polling, and since when, in one word, so that a reader never
-/// mixes two requests.
+/// The request whose handler a lane is polling and the start of the poll, packed into one word so
+/// that a reader never mixes two requests.
 #[derive(Debug)]
 pub(crate) struct Running {
     word: AtomicU64,
 }
 
-/// Microseconds since the start of the process: enough for 8 years.
+/// Microseconds since the process started, with room for 8 years.
 const TIME_BITS: u32 = 48;
 
 impl Running {
@@ -49,7 +49,8 @@ impl Running {
     }
 }
 
-/// Route of a stall outside handlers, such as in a body or a destructor, or with a preempted CPU.
+/// Route recorded for a stall outside handlers, such as in a body, in a destructor, or while the
+/// lane's CPU was preempted.
 pub(crate) const NO_ROUTE: &str = "none";
 
 /// A lane's stalls. Only the watchdog writes them.
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn one_word_holds_both() {
         let running = Running::new();
-        // The clock starts at its first use, which may be this one.
+        // The clock starts at its first use, which may be this call.
         Tick::now().micros();
         let begun = Instant::now();
         assert_eq!(running.get(begun), None);

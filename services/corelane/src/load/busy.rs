@@ -8,7 +8,7 @@ use crate::load::lane::LaneShared;
 
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// Samples to keep, so that the busy share covers the last 1 to 1.25 s.
+/// Number of samples to keep, so that the busy share covers the last 1 to 1.25 s.
 const SAMPLES: usize = 5;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl BusyShares {
         self.0.push_back((now, lanes.iter().map(|lane| times(lane, now)).collect()));
     }
 
-    /// Time since the oldest sample, and each lane's busy share of it.
+    /// Time since the oldest sample, and each lane's busy share during that time.
     pub(crate) fn read(
         &self,
         lanes: &[Arc<LaneShared>],

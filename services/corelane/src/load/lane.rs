@@ -1,4 +1,4 @@
-//! A server's lanes as all its threads see them.
+//! A server's lanes, shared by all of its threads.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
-    /// Nanoseconds that the lane waited to give its slow lane a share of the CPU.
+    /// Nanoseconds for which the lane waited to give its slow lane a share of the CPU.
     pub(crate) yielded: Count,
     /// Set when the event loop ends. The thread may still wait for blocking calls.
     pub(crate) left: OnceLock<Left>,
@@ -38,7 +38,7 @@ pub(crate) struct LaneShared {
     draining: CancellationToken,
 }
 
-/// What a lane had not finished when its event loop ended.
+/// Work that a lane had not finished when its event loop ended.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) requests: u64,
@@ -63,8 +63,8 @@ impl LaneShared {
         }
     }
 
-    /// What is cut if the lane is abandoned now: requests, and blocking calls whose requests have
-    /// ended.
+    /// Number of requests and blocking calls that are cut if the lane is abandoned now. Only calls
+    /// whose requests have ended count separately.
     pub(crate) fn unfinished(&self) -> u64 {
         match self.left.get() {
             // Calls that have not started do not run.
@@ -77,7 +77,7 @@ impl LaneShared {
         self.metrics.in_flight.get() + self.metrics.upgraded.get()
     }
 
-    /// Asserts that a lane that has ended left nothing behind.
+    /// Asserts that an ended lane left nothing behind.
     pub(crate) fn check_empty(&self) {
         let LaneMetrics { open, upgraded, in_flight, queued, expected, unsent, .. } = &self.metrics;
         for (name, left) in [
@@ -88,7 +88,7 @@ impl LaneShared {
         ] {
             debug_assert_eq!(left.get(), 0, "{name} are left of a lane");
         }
-        // The service may keep an upgraded connection for the life of the process.
+        // The service may keep an upgraded connection for as long as the process runs.
         let kept = open.get() == 0 || upgraded.get() > 0;
         debug_assert!(kept, "{} connections are left of a lane", open.get());
     }
@@ -157,9 +157,9 @@ impl Deref for LaneGroup {
 }
 
 impl LaneGroup {
-    /// Creates a lane per entry of `cpus`, pinned to that CPU if set, with counters for these
-    /// [`Rows`](crate::metrics::Rows) of routes. `of_address` limits the connections per address,
-    /// and polls above `bound` are long (`None` without slow lanes).
+    /// Creates a lane per entry of `cpus`, pinned to that CPU if the entry names one, with counters
+    /// for these route [`Rows`](crate::metrics::Rows). `of_address` limits the connections per
+    /// address. Polls longer than `bound` count as long (`None` without slow lanes).
     pub(crate) fn new(
         cpus: &[Option<usize>],
         routes: (usize, usize),
@@ -179,8 +179,8 @@ impl LaneGroup {
         self.has_slow_lanes
     }
 
-    /// Reserves one of `limit` open connections, and a place for its address, unless either is
-    /// exhausted.
+    /// Reserves one of `limit` open connections and a place for its address, unless either limit is
+    /// reached.
     pub(crate) fn admit(
         &self,
         limit: usize,
@@ -223,8 +223,8 @@ impl LaneGroup {
 
     /// Number of connections that have left a lane and not yet arrived at another.
     pub(crate) fn in_transit(&self) -> u64 {
-        // In this order, a connection that departs and arrives in between cannot make the result
-        // negative.
+        // Reading arrivals first ensures that a connection that departs and arrives in between
+        // cannot make the result negative.
         let arrived: u64 = self.iter().map(|lane| lane.metrics.arrived.get()).sum();
         let departed: u64 = self.iter().map(|lane| lane.metrics.departed()).sum();
         departed.saturating_sub(arrived)
@@ -300,7 +300,7 @@ impl Lane {
     }
 
     /// Number of service instances: one per lane and one per slow lane. Divide shared resources by
-    /// it, such as the connections that a database allows.
+    /// this number, such as the connections that a database allows.
     pub fn instances(&self) -> usize {
         self.lanes() * if self.lanes.has_slow_lanes() { 2 } else { 1 }
     }
@@ -315,13 +315,13 @@ impl Lane {
         &self.shared
     }
 
-    /// CPU that the lane is currently pinned to; `None` for an unpinned lane. Changes with the
+    /// CPU that the lane is currently pinned to, or `None` for an unpinned lane. Changes with the
     /// process's cpuset.
     pub fn cpu(&self) -> Option<usize> {
         self.shared().cpu.get()
     }
 
-    /// Waits until a drain starts; ready at once if it already has.
+    /// Waits until a drain starts, or completes at once if a drain has already started.
     ///
     /// Await it in handlers, streamed responses and WebSockets that otherwise last as long as their
     /// clients like, so that they end cleanly before [`Drain::deadline`](crate::Drain::deadline)

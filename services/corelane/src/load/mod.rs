@@ -1,4 +1,4 @@
-//! The load of each lane: load table, current activity, and load reports.
+//! Lane load: the load table, current activity, and load reports.
 
 pub(crate) mod activity;
 pub(crate) mod busy;

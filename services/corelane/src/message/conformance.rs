@@ -13,9 +13,9 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::message::problem::Problem;
 
-/// Why to reject a request, if at all. Otherwise sets Host to the requested authority: an absolute
-/// target replaces the header (RFC 9112 section 3.2.2). For HTTP/2, [`set_host`] does this.
-/// `secure` means that the request arrived over TLS.
+/// The reason to reject a request, if any. Otherwise sets Host to the requested authority: an
+/// absolute target replaces the header (RFC 9112 section 3.2.2). For HTTP/2, [`set_host`] does
+/// this. `secure` means that the request arrived over TLS.
 pub(crate) fn refusal<B: Body>(request: &mut Request<B>, secure: bool) -> Option<Problem> {
     if request.version() < Version::HTTP_2 {
         // Only a chunked body lacks an exact length at this point.
@@ -218,7 +218,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
     let is_sensitive = pieces.iter().any(|piece| piece.is_sensitive());
     let pieces: Vec<_> = pieces.into_iter().map(HeaderValue::as_bytes).collect();
-    // Joining valid values gives a valid value.
+    // Joining valid values produces a valid value.
     if let Ok(mut cookie) = HeaderValue::from_maybe_shared(Bytes::from(pieces.join(&b"; "[..]))) {
         cookie.set_sensitive(is_sensitive);
         headers.insert(COOKIE, cookie);
@@ -281,7 +281,8 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
 
 /// Whether the service may switch protocols; if not, removes hyper's offer. Connection must list
 /// the upgrade (RFC 9110 section 7.8), because a proxy that does not know it drops only the fields
-/// listed there. Requests with a body cannot be upgraded, because HTTP defines where the body ends.
+/// listed there. A request with a body cannot be upgraded, because HTTP defines where the body
+/// ends.
 pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>) -> bool {
     if request.extensions().get::<OnUpgrade>().is_none() {
         return false;

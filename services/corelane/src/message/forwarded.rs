@@ -79,7 +79,7 @@ impl Trust {
             ForwardedHeader::XForwardedFor => X_FORWARDED_FOR,
             ForwardedHeader::Forwarded => FORWARDED,
         };
-        // Several lines form one list (RFC 9110 section 5.3).
+        // Multiple lines form one list (RFC 9110 section 5.3).
         for element in headers.get_all(name).iter().rev().flat_map(elements) {
             let address = match self.header {
                 ForwardedHeader::XForwardedFor => address(element),
@@ -94,7 +94,7 @@ impl Trust {
         client
     }
 
-    /// Whether the peer is a trusted proxy. `None` is a proxy on a Unix socket.
+    /// Whether the peer is a trusted proxy. `None` means a proxy on a Unix socket.
     fn covers(&self, address: Option<IpAddr>) -> bool {
         self.proxies.iter().any(|proxy| match (&proxy.0, &address) {
             (Proxy::Network(network), Some(address)) => network.contains(address),
@@ -185,9 +185,9 @@ mod tests {
             ("10.0.0.1", &["1.1.1.1, 198.51.100.1,10.2.3.4 , 192.0.2.7"], "198.51.100.1"),
             ("10.0.0.1", &["1.1.1.1", "198.51.100.1", "10.2.3.4"], "198.51.100.1"),
             ("10.0.0.1", &["198.51.100.1", "", " , ,"], "198.51.100.1"),
-            // All entries are proxies, so the farthest one is the client.
+            // All entries are proxies, so the farthest entry is the client.
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-            // Ports, brackets, both IP versions.
+            // Ports, brackets, and both IP versions.
             ("10.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
             ("10.0.0.1", &["2001:db8::5"], "2001:db8::5"),
             ("10.0.0.1", &["[2001:db8::5]"], "2001:db8::5"),

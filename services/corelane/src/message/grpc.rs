@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// How long a client must wait before it retries a call.
+/// Time that a client must wait before it retries a call.
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Grpc {
     }
 }
 
-/// The status that a gRPC client gets in place of a problem document.
+/// The status that a gRPC client gets instead of a problem document.
 #[derive(Debug)]
 pub(crate) struct GrpcStatus {
     code: u8,

@@ -167,7 +167,7 @@ fn write_text(body: &mut Vec<u8>, text: &str) {
 }
 
 fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
-    // Writing to a vector cannot fail, nor can serialising text or a value.
+    // Writing to a vector, serialising text and serialising a value cannot fail.
     let _ = serde_json::to_writer(body, value);
 }
 

@@ -50,7 +50,7 @@ impl RequestId {
 /// A request's id. The text of a generated id is written only when needed.
 #[derive(Clone, Debug)]
 pub(crate) enum Id {
-    /// The client's value, returned unchanged and without a copy.
+    /// The client's value, returned unchanged and without copying it.
     Taken(HeaderValue),
     /// Random bytes.
     Made([u8; 16]),

@@ -1,9 +1,9 @@
-//! Numbers with one writer, and per-route tables of them.
+//! Single-writer numbers and per-route tables of them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number with one writer: a plain load and store, without `fetch_add`'s lock prefix.
+/// A single-writer number: a plain load and store, without the lock prefix of `fetch_add`.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -31,7 +31,7 @@ impl Count {
     }
 }
 
-/// A table with rows by route. The first learnt route allocates the rows of all learnt routes,
+/// A table with one row per route. The first learnt route allocates the rows of all learnt routes,
 /// which costs other services nothing.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {

@@ -87,7 +87,7 @@ impl Handshake {
         (Handshake::ClientInvalid, "client_invalid"),
     ];
 
-    /// Only a server that verifies its clients has the results after these.
+    /// Only a server that verifies client certificates reports the results that follow.
     pub(crate) const WITHOUT_CLIENTS: usize = 3;
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Woken {
     /// [`Timeouts::idle`](crate::Timeouts::idle), [`Timeouts::header`](crate::Timeouts::header) or
     /// the connection's age expired, which closes the connection.
     Deadline,
-    /// The server drains, which closes the connection.
+    /// The server is draining, which closes the connection.
     Drain,
 }
 
@@ -139,7 +139,7 @@ impl PlanOutcome {
     ];
 }
 
-/// Why the server responded in place of the service.
+/// The reason why the server responded instead of the service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestRefusal {
     /// The lane's queue was full ([`Limits::queue`](crate::Limits::queue)), or the request would

@@ -68,7 +68,7 @@ pub(crate) const CODES: [u16; 38] = [
     409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 429, 431, 499, 500, 501, 502, 503, 504,
 ];
 
-/// Index of each code in [`CODES`]; for other codes, the index after the last.
+/// Index of each code in [`CODES`], or the index after the last entry for other codes.
 const INDICES: [u8; 1000] = {
     let mut indices = [CODES.len() as u8; 1000];
     let mut index = 0;
@@ -109,11 +109,11 @@ pub(crate) struct LaneMetrics {
     pub(crate) arrived: Count,
     /// Number of connections with a request since the last sweep.
     pub(crate) active: Count,
-    /// Bytes of responses that wait for their clients.
+    /// Response bytes that are waiting for clients.
     pub(crate) unsent: Count,
     /// Busy share of the time between the last two sweeps, in millionths.
     pub(crate) busy: Count,
-    /// Blocking calls of the slow lane's handlers that found the pool full. Written by the slow
+    /// Blocking calls by the slow lane's handlers that found the pool full. Written by the slow
     /// lane.
     pub(crate) slow_pool_full: Count,
     woken: [Count; Woken::ALL.len()],
@@ -123,7 +123,7 @@ pub(crate) struct LaneMetrics {
     handshakes: [Count; Handshake::ALL.len()],
     requests: Rows<Count>,
     durations: Rows<Histogram>,
-    /// A route's exemplars are allocated with its first traced request.
+    /// A route's exemplars are allocated at its first traced request.
     exemplars: Rows<OnceLock<Box<DurationExemplars>>>,
     phases: [Rows<Histogram>; RequestPhase::ALL.len()],
 }
@@ -197,8 +197,8 @@ impl LaneMetrics {
     }
 
     pub(crate) fn parked(&self) -> u64 {
-        // In this order, a connection that parks and wakes in between cannot make the result
-        // negative.
+        // This order ensures that a connection that parks and wakes in between cannot make the
+        // result negative.
         let left: u64 = self.woken.iter().map(Count::get).sum();
         self.parkings.get().saturating_sub(left)
     }
@@ -260,8 +260,8 @@ impl LaneMetrics {
         results.map(|(result, name)| (*name, self.handshakes[*result as usize].get()))
     }
 
-    /// Kind, code index and count of each kind of finished request. The index after the last of
-    /// [`CODES`] is for all other codes.
+    /// Kind, code index and count of each kind of finished request. The index after the last entry
+    /// of [`CODES`] is for all other codes.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (KindIndex, usize, u64)> {
         let columns = CODES.len() + 1;
         let cells = self.requests.iter().map(Count::get).enumerate();
@@ -296,7 +296,7 @@ impl LaneMetrics {
     }
 }
 
-/// Finished plans by outcome. Only the thread that creates the plans writes them.
+/// Finished plans by outcome. Only the thread that creates the plans writes these counters.
 #[derive(Debug, Default)]
 pub(crate) struct PlanCounts([Count; PlanOutcome::ALL.len()]);
 

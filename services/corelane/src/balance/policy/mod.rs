@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::metrics::{Moved, PlanOutcome};
 
-/// Check intervals: while a lane is busy, and otherwise.
+/// Check intervals while a lane is busy and while none is.
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
@@ -31,7 +31,8 @@ const TICK_SHARE: f64 = 0.3;
 /// away.
 const ROUND_WINDOW: f64 = 0.5;
 
-/// Lanes are uneven if one is busier than this and also busier than another by [`DIFFERENCE`].
+/// Lanes are uneven if one lane's busy share exceeds this value and exceeds another lane's by
+/// [`DIFFERENCE`].
 pub(super) const BUSY: f64 = 0.6;
 pub(super) const DIFFERENCE: f64 = 0.25;
 
@@ -39,15 +40,15 @@ pub(super) const DIFFERENCE: f64 = 0.25;
 /// compares their rounds.
 const SATURATED: f64 = 0.9;
 
-/// Rounds are uneven if one is this many times as long as another, and longer by [`GRAIN`] too.
+/// Rounds are uneven if one is this many times as long as another and also longer by [`GRAIN`].
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 
 /// How long lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Time for observing connections and then for moving them, extended up to [`LONGEST`] until each
-/// connection should have had one or two requests.
+/// Time for observing connections and then for moving them. It is extended up to [`LONGEST`], so
+/// that each connection should have had one or two requests.
 const OBSERVATION: Duration = Duration::from_millis(30);
 const TRANSFER_TIME: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
@@ -55,8 +56,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 const MOST: u32 = 4;
 
-/// Factor by which a plan's first connection may exceed the budget: of two connections on a lane,
-/// each causes about half of the load, or a little more.
+/// Factor by which a plan's first connection may exceed the budget: with two connections on a lane,
+/// each causes about half the load, or slightly more.
 const SLACK: f64 = 1.25;
 
 /// Pause after a plan that moved something. Each consecutive plan without effect doubles it, up to
@@ -74,14 +75,15 @@ pub(super) struct Sample {
     pub(super) active: u64,
     /// Load that the lane has given away for its current plan.
     pub(super) given: Spent,
-    /// Whether the lane has been blocked since the last step was sent and has not received it.
+    /// Whether the lane has been blocked since the last step was sent and therefore has not
+    /// received it.
     pub(super) unresponsive: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) connections: u32,
-    /// The load of these connections, in the unit of [`Transfer::left`].
+    /// The load of these connections, in the same unit as [`Transfer::left`].
     pub(super) taken: f64,
 }
 
@@ -96,8 +98,8 @@ pub(super) enum Step {
 pub(crate) struct Transfer {
     pub(crate) to: usize,
     pub(crate) why: Moved,
-    /// Remaining budget: a share of the lane's time for [`Moved::Busy`], seconds of its round for
-    /// [`Moved::Saturated`].
+    /// Remaining budget: a share of the lane's time for [`Moved::Busy`], or seconds of its round
+    /// for [`Moved::Saturated`].
     left: f64,
     connections: u32,
     begun: bool,
@@ -122,7 +124,7 @@ impl Transfer {
     }
 }
 
-/// Two lanes with different load.
+/// Two lanes with different loads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Uneven {
     from: usize,

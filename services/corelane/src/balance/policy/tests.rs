@@ -3,7 +3,8 @@
 use super::*;
 use crate::base::random::Random;
 
-/// A connection that demands the share `wants` of a lane's time with requests of `cost` seconds.
+/// A connection that demands a `wants` share of a lane's time, with requests that take `cost`
+/// seconds.
 #[derive(Clone, Copy, Debug)]
 struct SimulatedClient {
     lane: usize,
@@ -164,7 +165,7 @@ fn one_hot_connection_stays_and_is_looked_at_ever_more_rarely() {
         let mut world = World::new(2, all);
         world.run(60);
         assert_eq!(world.moved, 0);
-        // If only the cool-down delayed plans, 60 s would have time for 250 of them.
+        // If only the cool-down delayed plans, 250 plans would fit into 60 s.
         assert!((1..=12).contains(&world.observed), "{} plans", world.observed);
         assert_eq!(world.outcomes, vec![PlanOutcome::Futile; world.observed as usize]);
     }
@@ -273,8 +274,8 @@ fn a_plan_keeps_its_times() {
         [OBSERVATION, TRANSFER_TIME].map(|time| time.as_millis())
     );
     assert_eq!(told[2].1, Step::Finish);
-    // After a plan without moves, the policy waits for twice the cool-down and then for uneven
-    // lanes.
+    // After a plan without moves, the policy waits for twice the cool-down and then until lanes are
+    // uneven.
     let pause = 2 * COOL_DOWN + PATIENCE;
     assert!((again - finish).abs_diff(pause.as_millis()) <= 20, "{told:?}");
 }
@@ -321,7 +322,7 @@ fn a_lane_that_is_held_up_is_waited_for() {
     let mut told = Vec::new();
     for tick in 0..70 {
         let at = TICK * tick;
-        // Each step reaches the lane half a second late.
+        // Steps reach the lane half a second late.
         let unresponsive =
             told.last().is_some_and(|(last, _)| at < *last + Duration::from_millis(500));
         let busy = Sample { busy: at, unresponsive, ..Sample::default() };

@@ -39,8 +39,8 @@ const EVERY: Duration = Duration::from_millis(100);
 /// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
 /// | `named_metrics.in_flight` | requests in flight across all lanes |
 ///
-/// The first three are smoothed over one second: a value's weight falls to `1/e` within a second.
-/// The named metrics are current values.
+/// The first three values are smoothed over one second: the weight of an old value falls to `1/e`
+/// within a second. The named metrics are current values.
 ///
 /// A new report appears every 100 ms, and each connection carries it once, in its next response.
 /// Below 0.1 finished requests per second there is no report, because an idle server knows nothing
@@ -48,7 +48,7 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// Envoy 1.40 ignores an entire report that contains an unknown key. Its
 /// `error_utilization_penalty` defaults to 0, which disables `eps`. While all replicas are below
-/// 2%, weights follow the requests that each replica handled before.
+/// 2%, the weights follow the number of requests that each replica handled before.
 ///
 /// ```
 /// use corelane::{LoadReports, Server};
@@ -126,7 +126,7 @@ fn read(lane: &LaneShared, now: Instant) -> Reading {
     }
 }
 
-/// Header value of a report; `None` if reports are off.
+/// Header value of a report, or `None` if reports are off.
 ///
 /// Keys are the fields of `xds.data.orca.v3.OrcaLoadReport`. Envoy drops a report with an unknown
 /// key (source/common/orca/orca_parser.cc).
@@ -149,8 +149,8 @@ fn header_value(report: &Report, form: LoadReports) -> Option<HeaderValue> {
 
 const NAME: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// The latest report, for all lanes. Lanes check it for each response; on its own cache lines, that
-/// causes a cache miss only after a change.
+/// The latest report, for all lanes. Lanes check this value for each response. Because it has its
+/// own cache lines, the check misses the cache only after a change.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Published {
@@ -182,8 +182,8 @@ impl LatestReport {
         LatestReport { published, generation: Cell::new(0), copy: RefCell::default() }
     }
 
-    /// Adds the latest report to a response unless its connection already carried it. `reported` is
-    /// the generation of the last report on the connection.
+    /// Adds the latest report to a response unless the connection has already carried that report.
+    /// `reported` is the generation of the last report on the connection.
     pub(crate) fn sign(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if self.published.generation.load(Ordering::Acquire) != self.generation.get() {
             self.refresh();
@@ -199,7 +199,7 @@ impl LatestReport {
     fn refresh(&self) {
         // Lanes do not wait for the lock: it is free again before the next response.
         let Ok(slot) = self.published.report.try_lock() else { return };
-        // Copied, because lanes must not share a reference count.
+        // Copied because lanes must not share a reference count.
         let copy = slot.as_ref().and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
         self.copy.replace(copy);
         self.generation.set(self.published.generation.load(Ordering::Acquire));

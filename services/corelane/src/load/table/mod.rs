@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::metrics::kind::{KindIndex, METHODS};
 use crate::metrics::{Count, Rows};
 
-/// Weight of a new observation: 1/8 in the mean, 1/4 in the deviation, as for round-trip times in
-/// RFC 6298 section 2.
+/// Weight of a new observation: 1/8 in the mean and 1/4 in the deviation, as for round-trip times
+/// in RFC 6298 section 2.
 const MEAN_SHARE: i64 = 8;
 const DEVIATION_SHARE: i64 = 4;
 
-/// Exponentially weighted mean and mean deviation of a duration in nanoseconds. One thread writes
+/// Exponentially weighted mean and mean deviation of durations in nanoseconds. One thread writes
 /// it; all threads may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Estimate {
@@ -23,8 +23,8 @@ impl Estimate {
     fn observe(&self, nanos: u64) {
         let (new, old) = (nanos as i64, self.mean.get() as i64);
         if self.observations.get() == 0 {
-            // RFC 6298 section 2.2: the mean starts at the first observation, the deviation at half
-            // of it.
+            // RFC 6298 section 2.2: the mean starts at the first observation, and the deviation
+            // starts at half of it.
             self.mean.set(nanos);
             self.deviation.set(nanos / 2);
         } else {
@@ -112,7 +112,7 @@ pub(crate) struct Row {
     pub(crate) service: (Duration, Duration),
     pub(crate) lane_sums: Moments,
     pub(crate) service_sums: Moments,
-    /// Lanes that serve this kind on their slow lane.
+    /// Number of lanes that serve this kind on their slow lane.
     pub(crate) slow_on: usize,
 }
 
@@ -227,11 +227,12 @@ fn add_up<'a>(sums: impl Iterator<Item = &'a Sums>) -> Moments {
     })
 }
 
-/// Weight of a new observation after this many; before, the share is the plain mean.
+/// After this many observations, the weight of each new observation stays constant. Until then, the
+/// share is the plain mean.
 const WINDOW: u64 = 128;
 
 /// Share of long polls at which a kind becomes slow, and the lower share at which it stops being
-/// slow. Two bounds keep a kind near one of them from changing with each request.
+/// slow. Two bounds prevent a kind near one bound from changing state with each request.
 const SLOW_FROM: u64 = ONE / 100;
 const SLOW_UNTIL: u64 = ONE / 400;
 
@@ -243,7 +244,7 @@ const ONE: u64 = (1 << SHARE_BITS) - 1;
 const SHARE_BITS: u32 = 32;
 const NONE: u64 = ONE >> 20;
 /// Share after the first long poll of a kind whose CPU time is unknown: the thread may have been
-/// interrupted. The kind counts as slow for the next few requests, which decide.
+/// interrupted. The kind counts as slow for the next few requests, which decide whether it is.
 const DOUBTFUL: u64 = ONE / 50;
 
 const WATCH_BITS: u32 = 16;
@@ -253,7 +254,7 @@ const FIXED: u64 = SLOW << 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     Short,
-    /// Only short polls, but a recent request of the kind had a long one.
+    /// Only short polls, but a recent request of the kind had a long poll.
     Doubtful,
     Long,
     /// No request of the kind was observed.
@@ -263,18 +264,18 @@ pub(crate) enum Expectation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongestPoll {
     pub(crate) nanos: u64,
-    /// Whether the thread's CPU clock measured the poll. Otherwise the wall clock did, which keeps
-    /// running while the thread is interrupted.
+    /// Whether the thread's CPU clock measured the poll. If not, the wall clock measured it, and
+    /// that clock keeps running while the thread is interrupted.
     pub(crate) is_cpu: bool,
 }
 
-/// Share of one kind's requests with a long poll and the resulting state, in one word that lanes
-/// read for every request. 0 for kinds without long polls. Only one thread writes it.
+/// Share of one kind's requests that had a long poll and the resulting state, packed into one word
+/// that lanes read for every request. 0 for kinds without long polls. Only one thread writes it.
 #[derive(Debug, Default)]
 struct Tail(Count);
 
 impl Tail {
-    /// What to expect from the next request of this kind. Most kinds never had a long poll.
+    /// The expected behaviour of the next request of this kind. Most kinds never had a long poll.
     #[inline]
     fn expectation(&self) -> Expectation {
         if self.0.get() >> SHARE_BITS == 0 { Expectation::Short } else { self.of_long() }
@@ -301,7 +302,7 @@ impl Tail {
         self.0.set(FIXED | if slow { SLOW } else { 0 });
     }
 
-    /// Adds an observation after `before` others.
+    /// Adds an observation that follows `before` earlier ones.
     #[inline]
     fn observe(&self, before: u64, longest: LongestPoll, bound: u64) {
         let word = self.0.get();

@@ -58,7 +58,7 @@ const BOUND: u64 = 500_000;
 const LONG: LongestPoll = LongestPoll { nanos: 7_000_000, is_cpu: true };
 const INTERRUPTED: LongestPoll = LongestPoll { nanos: 7_000_000, is_cpu: false };
 
-/// Adds observations until `done`. Returns how many it took.
+/// Adds observations until `done`. Returns the number of requests that it took.
 fn observe(tail: &Tail, from: u64, what: LongestPoll, done: impl Fn(&Tail) -> bool) -> u64 {
     (from..)
         .find(|&before| {

@@ -8,8 +8,8 @@
 //! these differences, so the tracker reads the bytes before hyper does. At the first ambiguous byte
 //! it ends hyper's input with bytes that hyper rejects.
 //!
-//! hyper gets one message at a time, and each head only when it is complete. Therefore neither the
-//! response to a head nor its size limit depends on how the bytes arrive.
+//! hyper gets one message at a time, and each head only when it is complete. Neither the response
+//! to a head nor its size limit therefore depends on how the bytes arrive.
 //!
 //! Input that hyper itself rejects needs no detection: the connection then ends, and the tracker is
 //! [lost](State::Lost).
@@ -32,7 +32,7 @@ const USUAL_END: &[u8] = b" HTTP/1.1\r\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Parsers disagree about the input, for this reason.
+    /// The reason why parsers disagree about the input.
     Ambiguous(&'static str),
     /// The input is not the start of an HTTP/1.1 or HTTP/1.0 request.
     Invalid(Spoken),
@@ -42,9 +42,9 @@ pub(crate) enum Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputEnd {
-    /// Bytes of the chunk that are passed on to hyper.
+    /// Number of bytes of the chunk to pass on to hyper.
     pub(crate) at: usize,
-    /// Bytes that hyper gets after that, before the end of the stream.
+    /// Bytes passed to hyper after the chunk, before the end of the stream.
     pub(crate) tail: &'static [u8],
     pub(crate) fault: Fault,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Framing {
     spoken: Spoken,
     /// Maximum bytes of a head, including the empty lines before it.
     allowed: usize,
-    /// Bytes of the current head read until now, including the empty lines before it.
+    /// Bytes of the current head that have been read, including the empty lines before it.
     head: usize,
 }
 
@@ -116,7 +116,7 @@ type Consumed = Result<usize, (usize, &'static str)>;
 const BARE_LF: &str = "a line ends with LF alone";
 
 impl Framing {
-    /// Allows heads of this many bytes.
+    /// Allows heads of up to this many bytes.
     pub(crate) fn new(allowed: usize) -> Self {
         Framing {
             state: State::Start,
@@ -129,7 +129,8 @@ impl Framing {
         }
     }
 
-    /// Tracks arrived bytes up to the end of the current message. Returns how many it tracked.
+    /// Tracks arrived bytes up to the end of the current message. Returns the number of tracked
+    /// bytes.
     pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, InputEnd> {
         let mut at = 0;
         while at < chunk.len() && (at == 0 || !self.is_between()) {
@@ -155,7 +156,7 @@ impl Framing {
         Ok(at)
     }
 
-    /// The head's fault after `bytes` more of it were read, once the fault is certain.
+    /// The head's fault after another `bytes` bytes were read, once the fault is certain.
     fn fault_of_head(&mut self, is_head: bool, bytes: usize) -> Option<Fault> {
         if is_head && self.state == State::Lost {
             return Some(Fault::Invalid(self.spoken));
@@ -212,7 +213,7 @@ impl Framing {
         }
     }
 
-    /// Enters the state `next` if `byte` is the one that hyper accepts here.
+    /// Enters state `next` if `byte` is the byte that hyper accepts here.
     fn expect(&mut self, byte: u8, only: u8, next: impl FnOnce(&mut Self) -> State) -> Consumed {
         self.state = if byte == only { next(self) } else { State::Lost };
         Ok(1)
@@ -381,7 +382,7 @@ fn fragment(part: &[u8], has_method: bool) -> Option<usize> {
     memchr(b'#', &part[target..]).map(|fragment| target + fragment)
 }
 
-/// Consumes up to `left` bytes of `rest`. Returns their number and the new `left`.
+/// Consumes up to `left` bytes of `rest`. Returns the number of consumed bytes and the new `left`.
 fn take(rest: &[u8], left: u64) -> (usize, u64) {
     let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
     (taken, left - taken as u64)

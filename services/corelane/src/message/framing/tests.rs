@@ -15,7 +15,7 @@ use super::*;
 
 const ALLOWED: usize = 100;
 
-/// End of each message in a stream of these parts, and position and reason of the cut.
+/// The end of each message in a stream of these parts, and the position of and reason for the cut.
 fn followed_in(parts: &[&[u8]]) -> (Vec<usize>, Option<(usize, Fault)>) {
     let mut framing = Framing::new(ALLOWED);
     let (mut ends, mut before) = (vec![], 0);
@@ -257,7 +257,7 @@ async fn parsed(bytes: Vec<u8>) -> Vec<String> {
     requests.take()
 }
 
-/// Start of each message according to the tracker, and the bytes passed on to hyper.
+/// The start of each message according to the tracker, and the bytes passed on to hyper.
 fn followed(bytes: &[u8]) -> (Vec<usize>, Vec<u8>) {
     let mut framing = Framing::new(usize::MAX);
     let mut begins = Vec::new();

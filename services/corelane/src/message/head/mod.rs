@@ -31,7 +31,7 @@ type Range = (usize, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A plain request, with the length of its head and of its body.
+    /// A plain request, with the lengths of its head and body.
     Plain {
         head: usize,
         body: usize,
@@ -41,7 +41,7 @@ pub(crate) enum Found {
 }
 
 impl Head {
-    /// What `bytes`, which must not be empty, start with.
+    /// Determines what `bytes` start with. `bytes` must not be empty.
     pub(crate) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Found {
         match self.head(&bytes[..bytes.len().min(limits.header_bytes)], limits) {
             Ok(()) if self.body as u64 <= limits.body_bytes => {
@@ -122,9 +122,9 @@ impl Head {
         matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// Builds the request that [`Head::read`] found in `bytes`. Returns it with the arrived part of
-    /// its body. Copies the bytes once, to `memory`. `None` if a value contains bytes that are not
-    /// plain.
+    /// Builds the request that [`Head::read`] found in `bytes`. Returns the request with the part
+    /// of its body that has arrived. Copies the bytes once, into `memory`. `None` if a value
+    /// contains bytes that are not plain.
     pub(crate) fn request(
         &mut self,
         bytes: &[u8],
@@ -235,7 +235,7 @@ impl Meaning {
 
 const LONGEST: usize = 32;
 
-/// Number of places; a browser behind a proxy sends about twenty headers.
+/// Number of cache slots. A browser behind a proxy sends about twenty headers.
 const PLACES: usize = 128;
 
 /// Nonstandard headers that proxies add. A constant name needs no reference count.

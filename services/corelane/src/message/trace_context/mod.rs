@@ -123,7 +123,7 @@ impl TraceContext {
         HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
-    /// The unparsed value of `tracestate`, if any.
+    /// The unparsed `tracestate` value, if any.
     pub fn tracestate(&self) -> Option<&HeaderValue> {
         self.state.as_ref()
     }

@@ -31,7 +31,7 @@ fn number(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// CPUs that `cpu.max` allows, such as `150000 100000`; `None` for `max`, no limit.
+/// CPUs that `cpu.max`, such as `150000 100000`, allows, or `None` for `max` (no limit).
 pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let quota = words.next()?;
@@ -39,7 +39,7 @@ pub(crate) fn cpu_max(text: &str) -> Option<f64> {
     cfs_quota(quota, words.next()?)
 }
 
-/// CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` allow; `None` for -1, no limit.
+/// CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` allow, or `None` for -1 (no limit).
 pub(crate) fn cfs_quota(quota: &str, period: &str) -> Option<f64> {
     let (quota, period) = (number(quota.trim())?, number(period.trim())?);
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
@@ -79,7 +79,7 @@ impl Weight {
                 let linear = 1.0 + ((shares - 2.0) * 9999.0 / 262_142.0).floor();
                 let log = shares.log2();
                 let curve = 10_f64.powf((log * log + 125.0 * log) / 612.0 - 7.0 / 34.0);
-                // Runtimes round up, and 1024 is on the edge.
+                // Runtimes round up, and 1024 is at the edge.
                 n as f64 == linear || (n as f64 - curve).abs() < 1.0
             }
         }
@@ -124,7 +124,7 @@ pub(crate) fn memberships(text: &str) -> Vec<Membership> {
 pub(crate) struct Mount {
     root: String,
     point: String,
-    /// Mount options of v1, which include the controllers; `None` for v2.
+    /// The v1 mount options, which include the controllers, or `None` for v2.
     options: Option<Vec<String>>,
 }
 
@@ -307,7 +307,7 @@ mod tests {
         let (_, cpuset) = located(V1_MEMBERS, V1_MOUNTS, "cpuset");
         assert_eq!(cpuset, ["/sys/fs/cgroup/cpuset/c", "/sys/fs/cgroup/cpuset"]);
 
-        // Controllers missing in v1 are in v2.
+        // Controllers missing from v1 are in v2.
         let (v1, memory) = located(V1_MEMBERS, V1_MOUNTS, "memory");
         assert!(!v1);
         assert_eq!(memory[0], "/sys/fs/cgroup/unified/system.slice/a:b.service");

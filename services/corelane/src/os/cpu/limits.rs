@@ -13,8 +13,9 @@ pub(crate) struct Throttling {
 }
 
 impl Throttling {
-    /// Sums over this process's cgroup and its visible ancestors; `None` if none has quota
-    /// counters. Any of their quotas stops the server, and a cgroup without a quota counts nothing.
+    /// Sums over this process's cgroup and its visible ancestors, or `None` if no cgroup has quota
+    /// counters. Any of these quotas can throttle the server, and a cgroup without a quota counts
+    /// nothing.
     pub(crate) fn read() -> Option<Self> {
         Self::read_below(Path::new("/"))
     }
@@ -30,7 +31,7 @@ impl Throttling {
         })
     }
 
-    /// Parses `cpu.stat` of cgroup v1 (sched-bwc.rst; nanoseconds) or v2 (cgroup-v2.rst;
+    /// Parses `cpu.stat` from cgroup v1 (sched-bwc.rst, in nanoseconds) or v2 (cgroup-v2.rst, in
     /// microseconds). In v2, the lines exist only if the cgroup has the controller.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let value = |name: &str| {
@@ -49,8 +50,8 @@ impl Throttling {
 /// Larger values mean no limit: cgroup v1 shows the largest multiple of a page.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// Smallest memory limit in bytes of this process's cgroup and its visible ancestors; `None` if
-/// there is no limit.
+/// Smallest memory limit, in bytes, of this process's cgroup and its visible ancestors, or `None`
+/// if there is no limit.
 pub(crate) fn memory_limit() -> Option<u64> {
     limit_below(Path::new("/"))
 }

@@ -9,7 +9,8 @@ use super::{Lanes, MAX_LANES, Pin};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuPlan {
     pub(crate) lanes: Vec<Option<usize>>,
-    /// Why lanes are not pinned, for the log. `None` if they are pinned or pinning is off.
+    /// The reason why lanes are not pinned, for the log. `None` if they are pinned or pinning is
+    /// off.
     pub(crate) unpinned_because: Option<String>,
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<u
 
 /// One lane per CPU, but no more than the quota can keep running; a fraction of a CPU gets no lane.
 /// Lanes that exceed the quota would all stop for the rest of each period (sched-bwc.rst). The
-/// remainder serves the admin thread.
+/// admin thread uses the remainder.
 fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
     // The conversion from float saturates.
     quota.map_or(cpus, |quota| cpus.min(quota.floor() as usize)).max(1)
@@ -77,9 +78,9 @@ fn share(lanes: usize, cpus: usize) -> String {
 ///
 /// A container cannot see for certain which CPUs the kubelet's static CPU manager assigned to it.
 /// The evidence is a cpuset smaller than the machine, no quota below it (none at all since
-/// Kubernetes 1.33), and a request for exactly its CPUs. Containers in the shared pool have a
-/// cpuset too, but their requests add up to less than the pool, which always contains CPUs reserved
-/// for the system.
+/// Kubernetes 1.33), and a request for exactly its CPUs. Containers in the shared pool also have a
+/// cpuset, but their requests add up to less than the pool, which always contains CPUs reserved for
+/// the system.
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
@@ -117,7 +118,7 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
 /// and otherwise use few NUMA nodes. A busy SMT sibling costs a lane more than lanes on another
 /// node, whose memory it does not read.
 fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
-    // Node, then core, then the core's CPUs.
+    // Sorted by node, then by core, then by CPU within the core.
     let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();
     for &cpu in cpus {
         let at = view.position(cpu);
@@ -134,7 +135,8 @@ fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
         cores.values().flat_map(ranked).collect::<Vec<_>>()
     };
     let mut ranked: Vec<_> = nodes.iter().flat_map(siblings).collect();
-    // A stable sort keeps the node order among the first CPUs of all cores, then among the second.
+    // A stable sort keeps the node order among the first CPUs of all cores, and then among the
+    // second CPUs.
     ranked.sort_by_key(|&(rank, _)| rank);
     let mut chosen: Vec<_> = ranked.into_iter().take(count).map(|(_, cpu)| cpu).collect();
     chosen.sort_unstable();
@@ -256,7 +258,7 @@ mod tests {
             // The kernel guarantees the CPUs, whatever the request.
             (pod().exclusive(), AUTO, Auto, "3 7", None),
             (pod().exclusive().weight(20), AUTO, Auto, "3 7", None),
-            // Explicit number of lanes; the request is unknown or unset.
+            // The number of lanes is explicit, and the request is unknown or unset.
             (pod(), n(2), Auto, "3 7", None),
             (on("3,7", "0-7"), n(2), Auto, "3 7", None),
             (pod().shares(1024), n(2), Auto, "3 7", None),
@@ -291,7 +293,7 @@ mod tests {
             (part().shares(3072), n(2), Auto, "- -", Some("cpu.shares of 3072")),
             (part().weight(1), n(2), Auto, "- -", Some("cpu.weight of 1 ")),
             (part().weight(80), n(2), Auto, "- -", Some("cpu.weight of 80")),
-            // Unknown request and automatic number of lanes.
+            // The request is unknown and the number of lanes is automatic.
             (part(), AUTO, Auto, "- -", Some("nothing shows")),
             (part().weight(100), AUTO, Auto, "- -", Some("nothing shows")),
             (on("0-1", ""), n(2), Auto, "- -", Some("unknown")),
@@ -310,14 +312,15 @@ mod tests {
             (on("4-5,9", "0-15"), n(2), On, "4 5", None),
             (on("0-3", "0-3").quota(2.5).shares(2), AUTO, On, "0 1", None),
             (on("0-3", ""), n(1), On, "0", None),
-            // One core per lane while there are cores, then siblings.
+            // Each lane has its own core while there are cores, and siblings are used after that.
             (smt(), n(2), On, "0 1", None),
             (smt(), n(4), On, "0 1 2 3", None),
             (smt(), n(5), On, "0 1 2 3 4", None),
             (smt(), AUTO, On, "0 1 2 3 4 5 6 7", None),
             (on("0,4-5", "0-7").node(0, &["0,4", "1,5"]), n(2), On, "0 5", None),
             (two(), n(1), On, "0", None),
-            // One node while it has cores, then the other node's cores before siblings.
+            // One node is used while it has cores, then the other node's cores, and only then
+            // siblings.
             (two(), n(2), On, "0 2", None),
             (two(), n(3), On, "0 2 4", None),
             (two(), n(5), On, "0 1 2 4 6", None),

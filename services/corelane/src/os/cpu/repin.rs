@@ -61,8 +61,8 @@ impl LaneCpu {
         self.slow_thread.time()
     }
 
-    /// Time during which the slow lane's thread was runnable while another thread ran; 0 without
-    /// such a thread, or if the kernel does not report it.
+    /// Time for which the slow lane's thread was runnable while another thread ran, or 0 if there
+    /// is no slow lane or the kernel does not report this time.
     pub(crate) fn slow_wait(&self) -> Duration {
         let stat = self.slow_thread.id().and_then(|thread| {
             let thread = thread.as_raw_nonzero();
@@ -100,7 +100,7 @@ impl LaneCpu {
     }
 }
 
-/// A thread, and the CPU time of ended threads.
+/// A thread, and the CPU time of threads that have ended.
 #[derive(Debug, Default)]
 struct OwnThread {
     id: AtomicI32,
@@ -112,7 +112,7 @@ impl OwnThread {
         Pid::from_raw(self.id.load(Acquire))
     }
 
-    /// CPU time of the thread; 0 if there was none.
+    /// CPU time of the thread, or 0 if there has been no thread.
     fn time(&self) -> Duration {
         // The thread may end in between.
         self.id().and_then(time_of).unwrap_or(Duration::from_nanos(self.ended_at.load(Relaxed)))
@@ -151,7 +151,7 @@ impl Cpus {
         Cpus { lanes, pin, view: Mutex::new(view) }
     }
 
-    /// The CPUs at the start, or after the last change to a mask, the quota or the weight.
+    /// The CPUs at startup or after the last change to a mask, the quota or the weight.
     pub(crate) fn view(&self) -> CpuView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -210,7 +210,7 @@ impl<'a> CpuWatch<'a> {
         self.lanes.iter().map(|lane| lane.get()).collect()
     }
 
-    /// Whether a lane may run on CPUs other than configured.
+    /// Whether a lane may run on CPUs other than the configured ones.
     fn has_strayed(&self, lane: usize) -> bool {
         let Some(wanted) = self.masks[lane] else { return false };
         // The call fails for a thread that has ended.
@@ -224,7 +224,7 @@ impl<'a> CpuWatch<'a> {
         let all = || self.masks[lane].map(|_| mask(&view.cpus()));
         let Some(wanted) = cpu.map(|cpu| mask(&[cpu])).or_else(all) else { return };
         let state = self.lanes[lane];
-        // With a single CPU, the same mask means pinned or unpinned.
+        // With a single CPU, the mask is the same whether or not the lane is pinned.
         let same = self.masks[lane] == Some(wanted) && state.get() == cpu;
         if same && !self.has_strayed(lane) {
             return;
@@ -236,7 +236,7 @@ impl<'a> CpuWatch<'a> {
                 self.masks[lane] = Some(wanted);
                 state.set(cpu);
             }
-            // The cpuset has changed again; the next check detects that.
+            // The cpuset has changed again, which the next check will detect.
             Err(error) => tracing::warn!(lane, ?cpu, %error, "cannot pin a lane again"),
         }
     }

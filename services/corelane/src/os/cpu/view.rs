@@ -12,7 +12,7 @@ use super::cgroup::{self, Location, Membership, Mount, Weight};
 /// The only input of [`plan`](super::plan::plan), so that tests can use tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuView {
-    /// Ascending affinity of this thread, which the kernel limits to the cpuset.
+    /// This thread's affinity in ascending order, which the kernel limits to the cpuset.
     pub(crate) affinity: Vec<usize>,
     /// Online CPUs of the machine; empty if unknown.
     pub(crate) online: Vec<usize>,
@@ -21,7 +21,7 @@ pub(crate) struct CpuView {
     /// Whether the kernel reserves the cpuset's CPUs for this cgroup. The kubelet does not use such
     /// partitions, so false proves nothing.
     pub(crate) exclusive: bool,
-    /// The tightest CFS quota in CPUs; `None` without a quota.
+    /// The tightest CFS quota in CPUs, or `None` if there is no quota.
     pub(crate) quota: Option<f64>,
     /// The cgroup's share under contention, if readable.
     pub(crate) weight: Option<Weight>,
@@ -42,8 +42,8 @@ impl CpuView {
         Ok(Self::read_below(Path::new("/"), affinity_of_this_thread()?))
     }
 
-    /// Reads files below `root` for a thread with this affinity. Unreadable values are unknown, not
-    /// errors, because a container may hide any file.
+    /// Reads files below `root` for a thread with this affinity. Unreadable values are treated as
+    /// unknown rather than as errors, because a container may hide any file.
     pub(crate) fn read_below(root: &Path, affinity: Vec<usize>) -> Self {
         let files = Files { root };
         let cgroups = files.cgroups();
@@ -136,8 +136,8 @@ impl Files<'_> {
 
     /// The CPUs of the cpuset, and whether they are exclusive.
     fn cpuset(&self, location: &Location) -> (Option<Vec<usize>>, bool) {
-        // Effective CPUs first: configured CPUs are often unset in v2 and may be offline in v1
-        // (cpusets.rst, cgroup-v2.rst of the kernel's admin guide).
+        // Effective CPUs come first: configured CPUs are often unset in v2 and may be offline in v1
+        // (cpusets.rst and cgroup-v2.rst in the kernel's admin guide).
         let names: &[&str] = match location.v1 {
             true => &["cpuset.effective_cpus", "cpuset.cpus"],
             false => &["cpuset.cpus.effective"],
@@ -181,8 +181,8 @@ impl Files<'_> {
         }
     }
 
-    /// Core and node of each CPU: sysfs-devices-system-cpu and sysfs-devices-node in the kernel's
-    /// ABI documents.
+    /// Core and node of each CPU, described by sysfs-devices-system-cpu and sysfs-devices-node in
+    /// the kernel's ABI documents.
     fn topology(&self, cpus: &[usize]) -> BTreeMap<usize, Position> {
         let nodes = self.list("/sys/devices/system/node/online").unwrap_or_default();
         let nodes: Vec<_> = nodes.into_iter().map(|node| (node, self.node_cpus(node))).collect();

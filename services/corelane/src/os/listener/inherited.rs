@@ -9,10 +9,11 @@ use libc::{AF_INET, AF_UNIX, SOCK_STREAM};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-/// Sockets not yet taken, and the names of all sockets. The environment is read once.
+/// Sockets that have not been taken yet, and the names of all sockets. The environment is read
+/// once.
 static INHERITED: Mutex<Option<(ListenFd, Vec<String>)>> = Mutex::new(None);
 
-/// Takes the listening socket with this name or index; the first socket if the name is empty.
+/// Takes the listening socket with this name or index, or the first socket if the name is empty.
 pub(super) fn take(name: &str) -> io::Result<TcpListener> {
     let mut inherited = INHERITED.lock().unwrap_or_else(PoisonError::into_inner);
     let (sockets, names) = inherited.get_or_insert_with(|| {

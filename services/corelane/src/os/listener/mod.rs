@@ -35,11 +35,12 @@ pub(crate) struct Port {
 }
 
 /// Response bytes that the kernel buffers beyond what it can send (`TCP_NOTSENT_LOWAT` in tcp(7)).
-/// By default it buffers up to 4 MiB for a client that reads nothing, and a lane spends a
-/// millisecond copying them. Below the size of a file piece, a lane would wake up more often.
+/// By default, the kernel buffers up to 4 MiB for a client that reads nothing, and copying that
+/// much takes a lane a millisecond. With less than the size of a file piece, a lane would wake up
+/// more often.
 const UNSENT: u32 = 64 << 10;
 
-/// Opens a listener, with `sockets` sockets for a TCP address.
+/// Opens a listener, which has `sockets` sockets for a TCP address.
 pub(crate) fn open(listen: Listen, backlog: u32, sockets: usize) -> Result<Port, Error> {
     let failed = |source| Error::Listen { listen: listen.to_string(), source };
     let (sockets, file) = match &listen.endpoint {
@@ -65,7 +66,7 @@ impl Port {
         Ok(address.as_socket())
     }
 
-    /// Whether other processes may hold this socket too, which filters would affect.
+    /// Whether other processes, which a filter would affect, may also hold this socket.
     pub(crate) fn is_inherited(&self) -> bool {
         matches!(self.listen.endpoint, Endpoint::Inherited(_))
     }
@@ -150,9 +151,9 @@ impl Listeners {
         Poll::Pending
     }
 
-    /// Accepts a waiting connection, even before the event loop reports it. `None` if there is
-    /// none, or after more accepts than the queues hold, because further connections keep arriving
-    /// at an inherited socket that other processes serve too.
+    /// Accepts a waiting connection, even before the event loop reports it. `None` if no connection
+    /// is waiting, or after more accepts than the queues hold, because connections keep arriving at
+    /// an inherited socket that other processes also serve.
     pub(crate) fn accept_now(&self) -> Option<io::Result<Accepted>> {
         self.queued.set(self.queued.get().checked_sub(1)?);
         self.order().find_map(|at| match self.listeners[at].get_ref().accept() {
@@ -211,7 +212,7 @@ const LANE_FILES: u64 = 6;
 
 const LISTENER_FILES: u64 = 2;
 
-/// Maximum connections that a lane rejects with a response at the same time; others are closed.
+/// Maximum connections that a lane rejects with a response at the same time. Any others are closed.
 pub(crate) const REFUSING: usize = 32;
 
 /// Raises the soft limit on open files to the hard limit and rejects a connection limit that does
@@ -240,12 +241,12 @@ pub(crate) struct BackOff {
     short: bool,
 }
 
-/// Connections that end release resources meanwhile.
+/// Meanwhile, connections that end release resources.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl BackOff {
     /// Records a failed accept. Returns the pause: the queue stays readable, so retrying at once
-    /// would spin. `None` if the error affects only one connection (accept(2)).
+    /// would spin. `None` means that the error affects only one connection (accept(2)).
     pub(crate) fn failed(&mut self, error: &io::Error) -> Option<Duration> {
         if error.kind() == io::ErrorKind::ConnectionAborted {
             return None;

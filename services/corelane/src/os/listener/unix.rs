@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The file of this process's Unix socket. Dropping it removes the file unless another one has
-/// replaced it.
+/// This process's Unix socket file. Dropping it removes the file unless another file has replaced
+/// it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
