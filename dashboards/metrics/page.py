@@ -16,7 +16,7 @@ in both directions. The tests also check that dashboards and rules use no other 
 
 Units are base units, and counters end in `_total`, as Prometheus recommends. A value without a unit is a count, or 1 for
 true. If the name of a series does not contain the unit, the type column does. A histogram consists of the three series
-`_bucket` (with the label `le`), `_sum` and `_count`. [Alerts](../dashboards/alerts.md) describes how to use the series.
+`_bucket` (with the `le` label), `_sum` and `_count`. [Alerts](../dashboards/alerts.md) describes how to use the series.
 
 ## Targets
 
@@ -25,18 +25,18 @@ Every series also has the labels of its target:
 | label | value |
 |---|---|
 | `job` | target type: `prometheus`, `alertmanager`, or a value from the second column of the next table |
-| `service` | the service or gateway named by the pod label `corelane/service` |
+| `service` | the service or gateway named by the `corelane/service` pod label |
 | `namespace` | the pod's namespace, or the instance of a local `make up` |
 | `pod` | the pod, or the local process, such as `server-0` |
 | `node` | the pod's node (only on a cluster) |
-| `cluster` | the cluster, if one store holds the series of several clusters (external label of Prometheus) |
+| `cluster` | the cluster, if one store holds the series of several clusters (Prometheus external label) |
 | `instance` | the scraped address |
 
-k6 writes its `k6_` series directly to Prometheus, without the label `job`.
+k6 writes its `k6_` series directly to Prometheus, without a `job` label.
 
 ## Cost
 
-The table counts the series in the example that the page of each part describes. Most of them belong to histograms, with one
+The table counts the series in the example that the page of each part describes. Most of these series belong to histograms, with one
 series for each bound, `+Inf`, `_sum` and `_count`. A sample uses
 [1 to 2 bytes](https://prometheus.io/docs/prometheus/latest/storage/) on disk, so 2,500 series scraped every 15 s use 14 to 29 MB a day.
 """
@@ -61,7 +61,7 @@ Before they sum, rules and dashboards therefore count series that appeared withi
 rate(SERIES[5m])
 ```
 
-LABELS are the series labels that do not come from its target. The inner `unless` excludes a target whose counter
+LABELS are the series labels that do not come from the target. The inner `unless` excludes a target whose counter
 values at the beginning of the window are unknown, because its process started earlier and no scrape succeeded at that time.
 Old requests are therefore not counted again after a failed scrape or in a new Prometheus. If you change
 relabeling so that Prometheus starts to keep series of running replicas, their old requests are counted once.
@@ -72,7 +72,7 @@ be late. Counting from 0 adds no series to a replica, but the expression takes P
 Prometheus can also read the start time of a series from its target (`created-timestamp-zero-ingestion`). That feature is
 experimental and off by default, and Envoy does not expose start times.
 
-Tests compare the mark *Late* with the running parts and check that every rule and panel reads late series with this
+Tests compare the *Late* mark with the running parts and check that every rule and panel reads late series with this
 expression. In your own rules, use the recorded series, such as `route:corelane_requests:rate5m`.
 """
 
