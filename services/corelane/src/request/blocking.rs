@@ -81,17 +81,17 @@ pub(crate) fn unpin_current_thread() {
 /// lane serves other requests.
 ///
 /// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads,
-/// which are not pinned, and [`Limits::blocking_queue`](crate::Limits::blocking_queue) more calls
-/// wait. When the future is dropped, because the client disconnected or the deadline passed, a
-/// waiting call never runs; a running call continues, and its result is dropped. A drain waits for
-/// running calls, which may be in the middle of a write. Calls that have not returned by then count
-/// in [`Drained::cut`](crate::Drained::cut).
+/// which are not pinned, and up to [`Limits::blocking_queue`](crate::Limits::blocking_queue)
+/// further calls wait for a thread. If the future is dropped because the client disconnected or the
+/// deadline passed, a waiting call never runs. A running call continues, but its result is dropped.
+/// A drain waits for running calls, which may be in the middle of a write. Calls that have not
+/// returned by then are counted in [`Drained::cut`](crate::Drained::cut).
 ///
 /// # Errors
 ///
 /// [`BlockingError`] when the pool is full, which `corelane_requests_refused_total` counts (reason
-/// `pool_full`). If a service returns this error, or an error whose source it is, the client gets
-/// `503` with `Retry-After`.
+/// `pool_full`). If a service returns this error, or an error caused by it, the client gets `503`
+/// with `Retry-After`.
 ///
 /// # Panics
 ///
@@ -125,7 +125,7 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     Blocking(Some((result, call)))
 }
 
-/// The result of a call, not read yet.
+/// The result of a call, until it is read.
 #[derive(Debug)]
 enum CallResult<T> {
     Own(JoinHandle<T>),
@@ -159,7 +159,7 @@ const DONE: u8 = 4;
 const ABANDONED: u8 = BEGUN | LEFT;
 
 impl Call {
-    /// Sets a bit; called once per bit.
+    /// Sets a bit. Called once per bit.
     fn note(&self, what: u8) {
         let before = self.state.fetch_or(what, Relaxed);
         if before | what == ABANDONED {

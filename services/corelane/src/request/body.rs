@@ -13,9 +13,9 @@ use crate::base::error::BoxError;
 use crate::request::body_watch::BodyWatch;
 use crate::request::upload::BodyReader;
 
-/// A request body. [`Limits::body_bytes`](crate::Limits::body_bytes) or the
-/// [`RouteLimits`](crate::RouteLimits) of its route bounds its size, and
-/// [`Timeouts::body`](crate::Timeouts::body) its time.
+/// A request body. [`Limits::body_bytes`](crate::Limits::body_bytes) or the route's
+/// [`RouteLimits`](crate::RouteLimits) limits its size, and
+/// [`Timeouts::body`](crate::Timeouts::body) limits the wait for its bytes.
 ///
 /// It implements [`http_body::Body`] and is `Send`, so it replaces hyper's body type anywhere,
 /// including in an axum `Router`.
@@ -30,7 +30,7 @@ use crate::request::upload::BodyReader;
 /// ```
 ///
 /// Tests of a service can create requests without a server, with a body from bytes or text, or with
-/// an empty default body. Such bodies have no limits.
+/// an empty default body. These bodies have no limits.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -66,7 +66,7 @@ enum Content {
 struct Remaining {
     /// `None` once the body has ended.
     source: Option<BodySource>,
-    /// Bytes that the service has read; `None` after an error, which ends the body.
+    /// Bytes that the service has read, or `None` after an error, which ends the body.
     read: Option<u64>,
     watch: Option<Arc<BodyWatch>>,
     /// Whether the lane may discard, after the response, what the service leaves unread.
@@ -91,7 +91,7 @@ impl Default for Incoming {
     }
 }
 
-/// Why a request body ended early.
+/// The reason why a request body ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
@@ -100,8 +100,8 @@ pub enum BodyError {
     #[error("the request body is larger than allowed")]
     TooLarge,
     /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes.
-    /// The client gets `408`, whatever the handler returns, or a cut response if its head was
-    /// ready.
+    /// Whatever the handler returns, the client gets `408`, or a truncated response if the head was
+    /// already ready.
     #[error("timed out waiting for the request body")]
     TimedOut,
     /// The client disconnected or sent invalid HTTP.
@@ -143,7 +143,7 @@ impl Incoming {
 }
 
 impl Remaining {
-    /// Whether a body of this size is too large; if so, notifies the lane.
+    /// Returns whether a body of this size is too large, and notifies the lane if it is.
     fn exceeds_limit(&self, bytes: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
         let is_larger = bytes > watch.limit();

@@ -12,11 +12,12 @@ use slab::Slab;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
 
-/// Shared by a body's reader and the lane. The reader may be on any thread, and only it changes
-/// `waits`.
+/// Shared by a body's reader and the lane. The reader may be on any thread, and only the reader
+/// changes `waits`.
 #[derive(Debug, Default)]
 pub(crate) struct BodyWatch {
-    /// Incremented when the reader starts and stops waiting, so odd while it waits.
+    /// Incremented when the reader starts and when it stops waiting, so the value is odd while the
+    /// reader is waiting.
     waits: AtomicU32,
     received: AtomicU64,
     /// Maximum size in bytes.
@@ -24,7 +25,7 @@ pub(crate) struct BodyWatch {
     expired: AtomicBool,
     slow: AtomicBool,
     too_large: AtomicBool,
-    /// The unread rest of the body, if the reader dropped it before its end.
+    /// The unread rest of the body, if the reader dropped the body before its end.
     dropped: Mutex<Option<hyper::body::Incoming>>,
     reader: AtomicWaker,
 }
@@ -48,7 +49,7 @@ impl BodyWatch {
         self.received.store(self.received.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Why the server abandoned the client, if it did.
+    /// The reason why the server abandoned the client, if it did.
     pub(crate) fn cut(&self) -> Option<Cut> {
         let cut = if self.slow.load(Ordering::Acquire) { Cut::SlowBody } else { Cut::BodyTimeout };
         self.is_expired().then_some(cut)
@@ -93,7 +94,7 @@ impl BodyWatch {
 #[derive(Debug)]
 struct WatchedBody {
     watch: Arc<BodyWatch>,
-    /// `waits` at the last sweep, and when a sweep first saw it.
+    /// `waits` at the last sweep, and the time when a sweep first saw that value.
     seen: u32,
     since: Instant,
     /// The value of `received` at the last sweep, and whether the reader waited.
@@ -115,7 +116,7 @@ pub(crate) struct BodyPatience {
 }
 
 impl WatchedBody {
-    /// Whether the client is too slow. Only time during which the service waits for the client
+    /// Whether the client is too slow. Only time during which the service is waiting for the client
     /// counts.
     fn is_slow(&mut self, waits: bool, patience: &BodyPatience) -> bool {
         let received = self.watch.received.load(Ordering::Relaxed);
@@ -226,7 +227,8 @@ mod tests {
         let second = Duration::from_secs(1);
         let pace = Pace::new(Some(100), 10 * second);
         let (begun, bodies) = (Instant::now(), Bodies::default());
-        // The client sends a byte per second to a service that waits, works or has responded.
+        // The client sends a byte per second to a service that is waiting, is working or has
+        // responded.
         for (waits, answered, cuts) in
             [(true, false, &[Cut::SlowBody][..]), (false, false, &[]), (true, true, &[])]
         {

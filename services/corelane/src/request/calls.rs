@@ -35,7 +35,7 @@ impl<S> Layer<S> for LearnCalls {
     }
 }
 
-/// A service whose gRPC calls are named after their paths, created by [`LearnCalls`].
+/// A service that names gRPC calls after their paths, created by [`LearnCalls`].
 #[derive(Clone, Copy, Debug)]
 pub struct CallLearner<S> {
     inner: S,

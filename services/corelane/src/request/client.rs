@@ -32,14 +32,14 @@ pub struct ConnectionInfo {
     /// `None` for a Unix socket. [`client_addr`](crate::client_addr) also sees through HTTP
     /// proxies.
     pub peer: Option<SocketAddr>,
-    /// The address that the client connected to, determined the same way. Also `None` if it could
-    /// not be read.
+    /// The address that the client connected to, determined in the same way. Also `None` if the
+    /// address could not be read.
     pub local: Option<SocketAddr>,
     /// The proxy whose PROXY protocol header contained [`ConnectionInfo::peer`].
     pub proxy: Option<SocketAddr>,
     /// The connection's protocol.
     pub protocol: Protocol,
-    /// Negotiated TLS parameters; `None` without TLS.
+    /// Negotiated TLS parameters, or `None` without TLS.
     pub tls: Option<Arc<TlsInfo>>,
 }
 
@@ -61,7 +61,7 @@ pub struct TlsInfo {
     pub version: &'static str,
     /// IANA name of the cipher suite, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher: &'static str,
-    /// The protocol negotiated by ALPN, such as `h2`; `None` if the client offered none.
+    /// The protocol negotiated by ALPN, such as `h2`, or `None` if the client offered no protocol.
     pub alpn: Option<&'static str>,
     /// The host name that the client requested (SNI), in lower case. Clients can send any name.
     pub server_name: Option<Box<str>>,
@@ -93,7 +93,7 @@ impl ClientIdentity {
         &self.0
     }
 
-    /// Whether the identity is a URI and not a DNS name.
+    /// Whether the identity is a URI rather than a DNS name.
     pub(crate) fn is_uri(&self) -> bool {
         self.0.contains(':')
     }
@@ -124,8 +124,8 @@ impl fmt::Display for ClientIdentity {
 }
 
 /// Facts about the client that arrived on the connection: the PROXY protocol header and the result
-/// of TLS. They stay with a connection that parks or moves. Without them, a connection stores only
-/// one word.
+/// of TLS. These facts stay with a connection that parks or moves. Without them, a connection
+/// stores only one word.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Introduced(Option<Arc<Introduction>>);
 
@@ -137,8 +137,8 @@ struct Introduction {
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The other end of the socket; `None` for a Unix socket. Stored because the kernel forgets it
-    /// when the client resets the connection.
+    /// The other end of the socket, or `None` for a Unix socket. Stored because the kernel forgets
+    /// the address when the client resets the connection.
     peer: Option<SocketAddr>,
     introduced: RefCell<Introduced>,
     /// The socket, until it is closed. The local address is read only when a service requests it.

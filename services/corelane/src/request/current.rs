@@ -37,7 +37,7 @@ pub(crate) trait CurrentRequest {
 
     fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>);
 
-    /// Records why the limits of the route reject the request.
+    /// Records the reason why the route's limits reject the request.
     fn refuse(&self, reason: RequestRefusal);
 }
 
@@ -49,7 +49,8 @@ pub(crate) struct Current {
     pub(crate) allowed: Cell<Millis>,
     pub(crate) kind: Cell<KindIndex>,
     pub(crate) refused: Cell<Option<RequestRefusal>>,
-    /// Watch and key of the request's body, if part of the body was unread when the request began.
+    /// The watch and key of the request's body, if part of the body was unread when the request
+    /// began.
     pub(crate) body: Option<(usize, Arc<BodyWatch>)>,
 }
 
@@ -139,8 +140,8 @@ fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
 /// The connection of the current request: addresses of both ends, protocol, and TLS. `None`
 /// wherever [`deadline`] is `None`.
 ///
-/// Assembled on each call, with a system call for the local address. Services that never call this
-/// function pay nothing.
+/// The result is assembled on each call, with a system call for the local address. Services that
+/// never call this function pay nothing.
 ///
 /// ```
 /// assert!(corelane::connection().is_none());
@@ -149,7 +150,7 @@ pub fn connection() -> Option<ConnectionInfo> {
     read(|current| current.info())
 }
 
-/// The client's IP address for the current request and its headers. Without
+/// The client's IP address, determined from the current request and its headers. Without
 /// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies), or if the peer is not a trusted
 /// proxy, it is [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it is the last
 /// address in the configured header
@@ -178,8 +179,8 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 }
 
 /// The current request's deadline: [`Timeouts::request`](crate::Timeouts::request) after its header
-/// arrived, or the time in [`RouteLimits`](crate::RouteLimits). When it passes, the handler is
-/// dropped. `None` outside a handler, including in a task that the handler spawned.
+/// arrived, or the time in [`RouteLimits`](crate::RouteLimits). When the deadline passes, the
+/// handler is dropped. `None` outside a handler, including in a task that the handler spawned.
 ///
 /// Pass on the remaining time in calls to other services. Check the deadline in long computations,
 /// because code that does not wait cannot be interrupted.
@@ -217,9 +218,8 @@ pub fn set_route(template: &str) {
     read(|current| current.set_route(template));
 }
 
-/// The current request's route template, in its handler: a template of
-/// [`Builder::routes`](crate::Builder::routes) or [`set_route`], otherwise `other`. `None`
-/// elsewhere.
+/// The current request's route template, available in its handler: a template from
+/// [`Builder::routes`](crate::Builder::routes) or [`set_route`], or `other`. `None` elsewhere.
 ///
 /// ```
 /// assert!(corelane::route().is_none());
@@ -232,11 +232,11 @@ pub fn route() -> Option<String> {
 const TURN: Duration = Duration::from_micros(100);
 
 /// Yields the lane to other requests if this poll of the handler has held it for more than 100 µs.
-/// Otherwise ready at once, for the cost of one clock read.
+/// Otherwise, it is ready at once and costs one clock read.
 ///
 /// Call it in loops that compute. The handler then never blocks its lane for long, so its requests
-/// stay on the lane, however much they compute. It always yields outside a handler, for example in
-/// a task that the handler spawned.
+/// stay on the lane however much they compute. It always yields outside a handler, for example in a
+/// task that the handler spawned.
 ///
 /// ```
 /// async fn sum(numbers: &[u64]) -> u64 {
@@ -263,9 +263,9 @@ pub(super) fn refuse(reason: RequestRefusal) {
     read(|current| current.refuse(reason));
 }
 
-/// The current request's id, in its handler, in the body of its response, or in a
-/// [`blocking`](crate::blocking) call of either. `None` elsewhere, including in a task that the
-/// handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
+/// The current request's id, available in its handler, in the body of its response, or in a
+/// [`blocking`](crate::blocking) call made by either of them. `None` elsewhere, including in a task
+/// that the handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
 ///
 /// ```
 /// assert!(corelane::request_id().is_none());
@@ -275,7 +275,7 @@ pub fn request_id() -> Option<RequestId> {
 }
 
 /// The current request's trace context, which the handler passes on to other services. `None`
-/// wherever [`request_id`] is, for untraced requests, and without
+/// wherever [`request_id`] is `None`, for untraced requests, and without
 /// [`Builder::traces`](crate::Builder::traces).
 ///
 /// ```
@@ -322,7 +322,7 @@ pub(crate) fn lending<T>(
     poll()
 }
 
-/// Returns a request record, even after a panic.
+/// Gives back a request record when dropped, even after a panic.
 struct Lent<'a> {
     request_record: &'a Cell<Option<Box<RequestRecord>>>,
     before: Option<Box<RequestRecord>>,

@@ -47,7 +47,7 @@ impl Exchanges {
         Exchange { _entry: entry, upgraded: None }
     }
 
-    /// `upgrades` counts the upgrades of the request's connection.
+    /// `upgrades` counts the upgrades on the request's connection.
     pub(crate) fn upgrade(&self, kind: KindIndex, begun: Tick, upgrades: Rc<Tally>) -> Exchange {
         let entry = self.open.enter((kind, begun, Ongoing::Upgraded));
         upgrades.add(1);

@@ -1,4 +1,4 @@
-//! What an observer receives about a request.
+//! The information that an observer receives about a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -38,29 +38,29 @@ pub struct Finished<'a> {
     pub route: &'a str,
     /// The request's HTTP version.
     pub version: Version,
-    /// The response status; `None` if the client disconnected first or the server ended.
+    /// The response status, or `None` if the client disconnected first or the server ended.
     pub status: Option<StatusCode>,
-    /// Whether the complete response was written to the socket. If not, the client disconnected or
-    /// the response was cut.
+    /// Whether the complete response was written to the socket. If false, the client disconnected
+    /// or the response was cut.
     pub complete: bool,
     /// Bytes of the response body that were ready to send.
     pub body_bytes: u64,
-    /// Why the server abandoned the client, if it did.
+    /// The reason why the server abandoned the client, if it did.
     pub cut: Option<Cut>,
     /// Duration of each phase.
     pub times: Times,
-    /// The client's address from [`client_addr`](crate::client_addr), with
-    /// [`Builder::client_addresses`](crate::Builder::client_addresses).
+    /// The client's address from [`client_addr`](crate::client_addr), if
+    /// [`Builder::client_addresses`](crate::Builder::client_addresses) is set.
     pub client: Option<IpAddr>,
-    /// The request's trace context, with [`Builder::traces`](crate::Builder::traces).
+    /// The request's trace context, if [`Builder::traces`](crate::Builder::traces) is set.
     pub trace: Option<&'a TraceContext>,
-    /// Set if this request is recorded as a span, which [`Finished::trace`] identifies.
+    /// Set if this request is recorded as a span, which is identified by [`Finished::trace`].
     pub span: Option<Span<'a>>,
     pub(crate) id: Option<&'a Id>,
     pub(crate) begun: Tick,
 }
 
-/// Why the server abandoned a request's client.
+/// The reason why the server abandoned a request's client.
 ///
 /// ```
 /// assert_eq!(corelane::Cut::SlowReader.as_str(), "slow_reader");
@@ -82,7 +82,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// The reason's name in the metric label `reason`.
+    /// The reason's name in the `reason` metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Cut::WriteTimeout => "write_timeout",
@@ -102,13 +102,13 @@ impl Cut {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// The caller's span; `None` if the trace starts here.
+    /// The caller's span, or `None` if the trace starts here.
     pub parent: Option<[u8; 8]>,
     /// The requested host and port as sent by the client.
     pub authority: Option<&'a HeaderValue>,
 }
 
-/// Phases of a request. All except `accept` add up to its total time.
+/// Phases of a request. All durations except `accept` add up to the request's total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
@@ -118,18 +118,19 @@ pub struct Times {
     pub queue: Duration,
     /// From the start of the handler to the head of the response.
     pub handler: Option<Duration>,
-    /// From the head of the response until the socket has its last byte; 0 if that happened at
-    /// once, `None` if it never did.
+    /// From the head of the response until the socket has accepted its last byte: 0 if that
+    /// happened at once, or `None` if it never happened.
     pub write: Option<Duration>,
 }
 
 impl Finished<'_> {
-    /// The request's id, with [`Builder::request_ids`](crate::Builder::request_ids).
+    /// The request's id, if [`Builder::request_ids`](crate::Builder::request_ids) is set.
     pub fn id(&self) -> Option<RequestId> {
         self.id.map(Id::id)
     }
 
-    /// When the header arrived: the current wall-clock time minus the time since then.
+    /// The time when the header arrived, calculated as the current wall-clock time minus the time
+    /// that has passed.
     pub fn began(&self) -> SystemTime {
         let passed = Duration::from_nanos(Tick::now().since(self.begun));
         SystemTime::now().checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Errors of gRPC calls, which replace problem documents.
+//! gRPC errors, which replace problem documents.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -26,7 +26,7 @@ impl InFlightRequest {
         reply.map(|_| Bytes::new())
     }
 
-    /// The ready part of a body. A problem document is complete when its head is.
+    /// The ready part of a body. A problem document is complete when its head is complete.
     #[cold]
     pub(super) fn first_part<B: Body<Data = Bytes>>(&self, body: B) -> Bytes {
         let poll = || match pin!(body).poll_frame(&mut Context::from_waker(Waker::noop())) {

@@ -37,7 +37,7 @@ pub(crate) struct InFlightRequest {
     /// Whether the client offers to switch protocols after the response.
     offers_upgrade: bool,
     pub(super) grpc: Option<Grpc>,
-    /// The problem's status, if the response to a gRPC call reports one.
+    /// The problem's status, if the response to a gRPC call reports a problem.
     pub(super) problem: Cell<Option<StatusCode>>,
     pub(super) version: Version,
     pub(super) made: Option<Tick>,
@@ -48,11 +48,11 @@ pub(crate) struct InFlightRequest {
     held: u64,
     longest: u64,
     expectation: Expectation,
-    /// The thread's CPU time when the current poll began; 0 if it is not measured.
+    /// The thread's CPU time when the current poll began, or 0 if it is not measured.
     poll_time: Cell<u64>,
     /// The response, while it is being sent over HTTP/2.
     sending: Option<Rc<Sending>>,
-    /// Set while the response body is streamed.
+    /// Set while the response body is being streamed.
     streaming: OnceCell<Box<Exchange>>,
     /// The request record, if enabled. Lent to this thread while the request is polled.
     pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
@@ -190,7 +190,7 @@ impl InFlightRequest {
         })
     }
 
-    /// Why the server abandoned the client, if it did.
+    /// The reason why the server abandoned the client, if it did.
     fn cut(&self) -> Option<Cut> {
         let of_reply = self.sending.as_ref().and_then(|sending| sending.cut());
         of_reply.or_else(|| self.current.body.as_ref()?.1.cut())
@@ -234,8 +234,8 @@ impl InFlightRequest {
         self.offers_upgrade || self.current.body.is_some()
     }
 
-    /// Hands the request to the slow lane of lane `to`, where it delays no request of its own lane.
-    /// Returns it if that slow lane cannot take it.
+    /// Hands the request to the slow lane of lane `to`, where it does not delay any request on its
+    /// own lane. Returns the request if that slow lane cannot take it.
     pub(super) fn hand_over(
         &mut self,
         request: Request<Incoming>,
@@ -255,7 +255,7 @@ impl InFlightRequest {
         Ok(away)
     }
 
-    /// Waits for the response to a handed-over request; `None` if the slow lane has ended.
+    /// Waits for the response to a handed-over request. Returns `None` if the slow lane has ended.
     pub(super) fn poll_away(
         &self,
         away: &mut dyn Away,
@@ -275,7 +275,7 @@ impl InFlightRequest {
         })
     }
 
-    /// When the head of the response was ready.
+    /// The time when the head of the response was ready.
     pub(crate) fn made(&self) -> Option<Tick> {
         self.made
     }
@@ -308,7 +308,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Nanoseconds of the current poll, from the CPU clock if that was read.
+    /// Duration of the current poll in nanoseconds, from the CPU clock if that was read.
     #[inline]
     fn take_poll(&self, by_wall: u64) -> u64 {
         match self.poll_time.take() {

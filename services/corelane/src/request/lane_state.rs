@@ -43,7 +43,7 @@ pub(crate) struct RequestSettings {
     pub(crate) observers: Option<Observers>,
 }
 
-/// State of requests that all lanes of a server share.
+/// Request state that all lanes of a server share.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestShared {
     pub(crate) routes: Arc<Routes>,
@@ -58,7 +58,7 @@ pub(crate) const LANE: &str = "corelane-lane";
 const REPLICA_NAME: HeaderName = HeaderName::from_static(REPLICA);
 const LANE_NAME: HeaderName = HeaderName::from_static(LANE);
 
-/// State of a lane that its requests and connections use. It stays on the lane's thread.
+/// Lane state that its requests and connections use. The state stays on the lane's thread.
 #[derive(Debug)]
 pub(crate) struct LaneState {
     pub(crate) index: usize,
@@ -173,7 +173,7 @@ impl LaneState {
         &self.signature_lines
     }
 
-    /// Adds the load report if one is due on the connection; see [`LatestReport::sign`].
+    /// Adds the load report if a report is due on the connection. See [`LatestReport::sign`].
     pub(crate) fn report_load(&self, reported: &Cell<u32>, headers: &mut HeaderMap) {
         if let Some(reports) = &self.load_reports {
             reports.sign(reported, headers);

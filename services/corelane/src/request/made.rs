@@ -1,4 +1,5 @@
-//! A response whose head is ready: the fields that the server adds, and the body while it is sent.
+//! A response whose head is ready: the fields that the server adds, and the body while it is being
+//! sent.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,10 +31,10 @@ use crate::request::service::HttpService;
 use crate::request::unsent::Piece;
 use crate::request::upload::DISCARDED;
 
-/// Maximum bytes that an HTTP/2 stream gives hyper at a time. Small, because hyper keeps them until
-/// the client's window accepts them, and a stream cannot be reset once hyper has all its bytes.
-/// Much smaller pieces would more often straddle the client's window, which costs a small extra
-/// frame each time.
+/// Maximum bytes that an HTTP/2 stream hands to hyper at a time. The limit is small because hyper
+/// keeps the bytes until the client's window accepts them, and a stream cannot be reset once hyper
+/// has all of its bytes. Much smaller pieces would more often straddle the client's window, which
+/// costs a small extra frame each time.
 const PIECE: usize = 64 * 1024;
 
 const ID_LINE: &[u8] = b"x-request-id: ";
@@ -97,7 +98,8 @@ fn own<B>(body: Bytes) -> Either<B, OwnBody> {
 }
 
 impl InFlightRequest {
-    /// Completes the head of a response created at `now`. `body` is what a GET would get.
+    /// Completes the head of a response created at `now`. `body` is the body that a GET would
+    /// receive.
     pub(crate) fn complete(&mut self, head: &mut Parts, body: &impl Body, now: Tick) {
         let status = self.problem.get().unwrap_or(head.status);
         self.status = Some(status);
@@ -176,9 +178,9 @@ impl InFlightRequest {
         }
     }
 
-    /// Discards what the service left unread of the request body, so that an HTTP/1.1 connection
-    /// can continue. Returns false if that would cost more than a new connection: the response must
-    /// then announce the end (RFC 9112 section 9.6).
+    /// Discards the part of the request body that the service left unread, so that an HTTP/1.1
+    /// connection can continue. Returns false if that would cost more than a new connection. The
+    /// response must then announce that the connection ends (RFC 9112 section 9.6).
     fn discard_body(&self) -> bool {
         let Some((_, watch)) = &self.current.body else { return true };
         let Some(body) = watch.take_dropped() else { return true };
@@ -190,7 +192,7 @@ impl InFlightRequest {
     }
 }
 
-/// Reads a body up to [`DISCARDED`]. hyper closes the connection if more follows.
+/// Reads a body up to [`DISCARDED`] bytes. hyper closes the connection if more bytes follow.
 async fn discard(mut body: hyper::body::Incoming) {
     let mut left = DISCARDED;
     while let Some(Ok(frame)) = body.frame().await {
@@ -207,7 +209,7 @@ pin_project! {
     pub(crate) struct ReplyBody<B> {
         #[pin]
         inner: Either<B, OwnBody>,
-        // Over HTTP/2: the rest of the last frame.
+        // Over HTTP/2, the rest of the last frame.
         rest: Option<Box<Piece>>,
         // Whether the body has produced a frame.
         given: bool,
@@ -355,8 +357,8 @@ where
     }
 }
 
-/// A body that does not come from the lane's service. As small as [`Bytes`], because responses are
-/// moved several times.
+/// A body that does not come from the lane's service. It is as small as [`Bytes`], because
+/// responses are moved several times.
 pub(crate) enum OwnBody {
     Memory(Bytes),
     Far(FarBody),

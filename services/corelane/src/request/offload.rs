@@ -26,11 +26,12 @@ use crate::request::routes::Routes;
 pub(crate) trait Offload: Debug {
     fn is_idle(&self) -> bool;
 
-    /// An idle lane with an idle slow lane, if this lane has so much other work that a request is
+    /// An idle lane with an idle slow lane, if this lane has so much other work that the request is
     /// better served there.
     fn relief(&self, work: Duration) -> Option<usize>;
 
-    /// Hands a request to the slow lane of lane `to`. Returns it if that slow lane cannot take it.
+    /// Hands a request to the slow lane of lane `to`. Returns the request if that slow lane cannot
+    /// take it.
     fn hand_over(
         &self,
         request: HandedOver,
@@ -65,7 +66,7 @@ pub(crate) trait Away: Debug {
     /// Maximum time from the header to the head of the response, which the handler may change.
     fn allowed(&self) -> Duration;
 
-    /// Waits for the result; `None` if the slow lane has ended.
+    /// Waits for the result. Returns `None` if the slow lane has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<FarAnswer>>;
 }
 

@@ -19,11 +19,11 @@ impl Pace {
         self.grace
     }
 
-    /// Time that the client has left. It had `left`, has since kept the server waiting for
-    /// `passed`, and sent or read `bytes`. A client that is too slow has none left.
+    /// Time that the client has left. The client had `left`, has since kept the server waiting for
+    /// `passed`, and has sent or read `bytes`. A client that is too slow has no time left.
     ///
-    /// Each byte adds time at this rate, up to the grace: after a burst, a client may pause for as
-    /// long as one that has just started.
+    /// Each byte adds time at this rate, up to the grace period: after a burst, a client may pause
+    /// for as long as a client that has just started.
     pub(crate) fn spend(self, left: Duration, bytes: u64, passed: Duration) -> Duration {
         let Some(rate) = self.rate else { return self.grace };
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);

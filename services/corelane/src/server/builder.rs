@@ -156,7 +156,6 @@ impl Builder {
 
     /// Route templates of the service, such as `/div/{n}` or `/static/{*path}`. At most 64. Paths
     /// that match no template are recorded as `other`.
-    /// templates.
     ///
     /// The load table learns the cost of a request from its method and route. The cost determines
     /// the order in which queued requests start (cheap ones first) and the lane that

@@ -43,7 +43,7 @@ impl ListenerGroup {
         lock(&self.files).clear();
     }
 
-    /// Blocks new handshakes and waits for current ones, for [`HANDSHAKE_GRACE`] or until
+    /// Blocks new handshakes and waits for current handshakes, for [`HANDSHAKE_GRACE`] or until
     /// `deadline`. After that, the accept queues do not grow. Has no effect if the kernel rejects
     /// the filter.
     pub(crate) async fn finish_handshakes(&self, deadline: Instant) {
@@ -72,8 +72,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time for current handshakes: one round trip across a continent. Not shortened if there are none,
-/// because with many connections, reading their list (proc(5), /proc/net/tcp) takes as long.
+/// Time for current handshakes: one round trip across a continent. The wait is fixed, because with
+/// many connections, checking for handshakes would take as long (proc(5), /proc/net/tcp).
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn closing_keeps_what_has_begun_and_lets_nothing_begin() {
-        // An address that nothing else uses, because the port must be closed at the end.
+        // An address that no other test uses, because the port must be closed at the end.
         let (listeners, address) = bind_on(Ipv4Addr::new(127, 255, 0, 1), 2);
         let group = ListenerGroup::default();
         group.copy(&listeners).expect("descriptors");

@@ -3,13 +3,13 @@
 use libc::sock_filter;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET};
 
-/// Offset of the flags in a TCP header (RFC 9293 section 3.1), and two flags.
+/// Offset of the flags in a TCP header (RFC 9293 section 3.1), and two of the flags.
 const TCP_FLAGS: u32 = 13;
 const SYN: u32 = 0x02;
 const ACK: u32 = 0x10;
 
-/// Drops segments that start a handshake and passes all others. The filter of a listening socket
-/// sees the segment from its TCP header on (`tcp_filter` in net/ipv4/tcp_ipv4.c).
+/// Drops segments that start a handshake and passes all others. A listening socket's filter sees
+/// the segment starting at its TCP header (`tcp_filter` in net/ipv4/tcp_ipv4.c).
 pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     vec![
         instruction(BPF_LD | BPF_B | BPF_ABS, 0, TCP_FLAGS),

@@ -73,7 +73,7 @@ pub(crate) use tcp::Tcp;
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(TcpStream),
-    /// Like `Plain`, but other lanes may borrow the socket.
+    /// A `Plain` socket that other lanes may borrow.
     Shared(Arc<SharedSocket>),
     /// Boxed, because the TLS state exceeds a kilobyte and would enlarge plain connections.
     #[cfg(feature = "tls")]
@@ -134,7 +134,7 @@ impl Socket {
         }
     }
 
-    /// Whether other lanes may borrow the socket now; `None` if never.
+    /// Whether other lanes may borrow the socket now, or `None` if they never may.
     pub(crate) fn is_released(&self) -> Option<bool> {
         match self {
             Socket::Shared(shared) => Some(!shared.is_in_use()),
@@ -142,7 +142,7 @@ impl Socket {
         }
     }
 
-    /// Releases the socket, which waits for a request.
+    /// Releases the socket, which is waiting for a request.
     pub(crate) fn release(&self) {
         if let Socket::Shared(shared) = self {
             shared.release();
@@ -158,8 +158,8 @@ impl Socket {
         }
     }
 
-    /// Whether TLS holds nothing that the socket does not signal: unread decrypted bytes, the end
-    /// or an error of the stream, or unsent records. A shared socket is not quiet.
+    /// Whether TLS is free of state that the socket does not signal: unread decrypted bytes, the
+    /// end or an error of the stream, or unsent records. A shared socket is not quiet.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Socket::Plain(_) => true,
@@ -168,7 +168,7 @@ impl Socket {
             Socket::Tls(tls) => {
                 let session = tls.get_mut().1;
                 // `wants_read` implies that all decrypted bytes were read and no `close_notify`
-                // arrived. A session error shows in its writer.
+                // arrived. A session error shows up in its writer.
                 session.wants_read()
                     && !session.wants_write()
                     && !session.is_handshaking()
@@ -266,12 +266,12 @@ impl AsyncWrite for Socket {
         }
     }
 
-    /// Ready when the kernel has every byte; TLS buffers records if the socket is full.
+    /// Ready when the kernel has every byte. TLS buffers records if the socket is full.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_flush(cx))
     }
 
-    /// Closes the server's side; with TLS, after a `close_notify` (RFC 8446 section 6.1).
+    /// Closes the server's side. With TLS, sends a `close_notify` first (RFC 8446 section 6.1).
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => io.poll_shutdown(cx))
     }

@@ -12,13 +12,13 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Its own lane uses the socket. Only that lane enters and leaves this state.
+/// Its own lane is using the socket. Only that lane enters and leaves this state.
 const IN_USE: u8 = 0;
 const IDLE: u8 = 1;
 const LENT: u8 = 2;
-/// The socket was lent, and waits for a request again.
+/// The socket was lent and is waiting for a request again.
 const BACK: u8 = 3;
-/// The socket was lent, and its own lane has to continue with it.
+/// The socket was lent, and its own lane must continue with it.
 const DUE: u8 = 4;
 
 /// A plain socket registered with its lane's event loop. Another thread can duplicate it.
@@ -36,7 +36,7 @@ pub(crate) struct SharedSocket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     Own,
-    /// The lane may use it, and it was lent in the meantime.
+    /// The lane may use the socket, which was lent in the meantime.
     Back,
     Lent,
 }
@@ -72,7 +72,7 @@ impl SharedSocket {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// No other thread changes the result.
+    /// No other thread can change the result.
     pub(crate) fn is_in_use(&self) -> bool {
         self.state.load(Ordering::Relaxed) == IN_USE
     }
@@ -87,13 +87,14 @@ impl SharedSocket {
         if !matches!(before, IDLE | BACK) {
             return None;
         }
-        // First, because a failure after lending would leave the socket's lane asleep.
+        // This call comes first, because a failure after lending would leave the socket's lane
+        // asleep.
         let duplicate = self.tcp.as_fd().try_clone_to_owned().ok()?;
         let taken = self.state.compare_exchange(before, LENT, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then(|| duplicate.into())
     }
 
-    /// Ends a loan. `waits` means that the socket waits for a request and can be lent again.
+    /// Ends a loan. `waits` means that the socket is waiting for a request and can be lent again.
     pub(crate) fn give_back(&self, waits: bool) {
         debug_assert_eq!(self.state.load(Ordering::Relaxed), LENT, "another lane has it");
         self.state.store(if waits { BACK } else { DUE }, Ordering::Release);

@@ -17,7 +17,8 @@ impl Tcp {
         Tcp(Some(stream))
     }
 
-    /// Removes the stream from the lane's event loop. Every use fails until [`Tcp::enter`].
+    /// Removes the stream from the lane's event loop. Every use fails until [`Tcp::enter`] is
+    /// called.
     pub(super) fn leave(&mut self) -> io::Result<net::TcpStream> {
         self.0.take().ok_or_else(absent)?.into_std()
     }

@@ -9,27 +9,26 @@ use crate::request::finished::Cut;
 use crate::request::lane_state::LaneState;
 use crate::request::unsent::CROWDED;
 
-/// How long a closing lane waits for the first request on a new connection.
+/// Maximum time that a closing lane waits for the first request on a new connection.
 const FRESH_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a client may take to close its side after the server has closed its own.
+/// Maximum time that a client may take to close its side after the server has closed its own.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How long, and for how many sweeps, a request may wait after its client closed its sending side.
-/// Both apply, because the lane may have been blocked between sweeps, and sweeps are frequent in a
-/// drain.
+/// Maximum time and number of sweeps that a request may wait after its client has closed its
+/// sending side. Both limits apply, because the lane may have been blocked between sweeps, and
+/// sweeps are frequent during a drain.
 const DESERTED: Duration = Duration::from_millis(400);
 const DESERTED_SWEEPS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Countdown {
-    /// The connection has been in its state since then.
+    /// The connection has been in its current state since that time.
     Client { since: Instant },
-    /// The socket rejects part of the response. The client has read nothing since then and may stay
-    /// slow for another `left`.
+    /// The socket rejects part of the response. The client has read nothing since that time and may
+    /// stay slow for another `left`.
     Reader { since: Instant, left: Duration },
-    /// This request of the connection has been waiting since then, and its client has closed its
-    /// sending side.
+    /// This request has been waiting since that time, and its client has closed its sending side.
     Deserted { since: Instant, request: u64, sweeps: u32 },
 }
 
@@ -39,12 +38,12 @@ pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
 }
 
-/// The wait of a connection without requests in flight.
+/// The wait on a connection that has no requests in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// Whether it waits for the rest of a head rather than for a request.
+    /// Whether the connection is waiting for the rest of a head rather than for a request.
     pub(crate) in_header: bool,
-    /// Whether it has not served a request yet.
+    /// Whether the connection has not served a request yet.
     pub(crate) is_fresh: bool,
     pub(crate) waited: Duration,
 }
@@ -104,7 +103,7 @@ impl Connection {
         self.looks.set(looks);
         if self.is_unflushed() {
             let due = self.due_of_reader(lane, accepted, now);
-            // Reported once: the other protocol's task notices when it writes.
+            // The order is reported once: the other protocol's task notices it when it writes.
             let told = self.is_upgraded() && self.is_ordered();
             let applies = |due: &Due| !self.is_upgraded() || *due == Due::WriteTimeout;
             return due.filter(|due| applies(due) && !told);
@@ -118,7 +117,7 @@ impl Connection {
         if self.client_side.get() == ClientSide::Ended && self.waits_for_service() {
             return self.is_missed(accepted > 0, now).then_some(Due::Deserted);
         }
-        // A connection with upgrades is not idle.
+        // A connection with upgraded streams is not idle.
         let anew = self.touched.take() || self.upgrades() > 0;
         if anew || !matches!(self.countdown.get(), Countdown::Client { .. }) {
             self.countdown.set(Countdown::Client { since: now });
@@ -143,15 +142,15 @@ impl Connection {
         }
         match self.reading.get() {
             Reading::Serving | Reading::Lent => None,
-            // The connection has an order to finish and no work left, but its client keeps it open.
-            // An HTTP/2 client does this by ignoring the ping after GOAWAY, or by keeping a
-            // stream's window closed.
+            // The connection has been ordered to finish and has no work left, but its client keeps
+            // it open. An HTTP/2 client does this by ignoring the ping after GOAWAY, or by keeping
+            // a stream's window closed.
             _ if self.is_ordered() => (waited > lane.timeouts.header).then_some(Due::Unheeded),
             Reading::Handshake => (waited > lane.timeouts.header).then_some(Due::HandshakeTimeout),
             // The connection may have been woken for input that the event loop has not reported
             // yet.
             _ if looks == 1 => None,
-            // Ending the connection now would lose the requests behind the body.
+            // Ending the connection now would lose the requests that follow the body.
             Reading::Body if lane.phase.get() == Phase::Closing => {
                 (waited > lane.timeouts.header).then_some(Due::Unheeded)
             }
@@ -186,7 +185,8 @@ impl Connection {
     }
 
     /// Whether a request has waited too long since its client closed its sending side. A client
-    /// that only finished sending still gets a response that is sent or ready soon.
+    /// that has only finished sending still gets a response that is already being sent or is ready
+    /// soon.
     fn is_missed(&self, progressed: bool, now: Instant) -> bool {
         if progressed {
             self.countdown.set(Countdown::Client { since: now });
@@ -270,8 +270,8 @@ mod tests {
             let early = hour - after;
             minutes[(early.as_secs() / 60).min(5) as usize] += 1;
         }
-        // The connections share the six minutes before the hour: no minute gets more than twice its
-        // share.
+        // The connections end within the six minutes before the hour, and no minute gets more than
+        // twice its share.
         assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
     }
 }

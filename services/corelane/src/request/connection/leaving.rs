@@ -1,5 +1,5 @@
 //! How HTTP ends on a connection: the server closes its side and then the client does, or the
-//! connection is upgraded. Also detects that the client is gone.
+//! connection is upgraded. Also detects that the client has disconnected.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,10 +24,10 @@ pub(crate) struct Closing {
     /// once.
     at_rest: bool,
     shut: bool,
-    /// Whether to read what the client still sends before closing the socket.
+    /// Whether to read what the client is still sending before closing the socket.
     unread: bool,
-    /// Whether requests may have arrived after the one that the client declared its last. Closing
-    /// with unread requests would reset the connection.
+    /// Whether more requests may have arrived after the request that the client declared its last.
+    /// Closing with unread requests would reset the connection.
     pipelined: bool,
 }
 
@@ -37,7 +37,7 @@ impl Closing {
         Closing { at_rest: true, ..Closing::default() }
     }
 
-    /// Closes the server's side, then reads until the client closes or the sweep ends the
+    /// Closes the server's side, and then reads until the client closes or the sweep ends the
     /// connection. `is_refusal` means that the last response rejects what the client sent.
     pub(crate) fn poll(
         &mut self,
@@ -67,7 +67,7 @@ impl Closing {
 
 #[derive(Debug, Default)]
 pub(super) struct Upgrades {
-    /// Kind and start of the request whose 101 is being sent.
+    /// Kind and start time of the request whose 101 is being sent.
     sending: Cell<Option<(KindIndex, Tick)>>,
     /// The HTTP/1.1 exchange that another protocol continues.
     exchange: RefCell<Option<Exchange>>,
@@ -80,8 +80,8 @@ impl Connection {
     /// would then reset the connection and may lose the response (RFC 9112 section 9.6).
     fn leave(&self, is_refusal: bool) -> bool {
         let unread = self.had_body.get() || self.reading.get() == Reading::Head;
-        // The client did not announce the end and may send more before it notices. An HTTP/2 client
-        // sends frames for as long as the connection is open.
+        // The client did not announce the end and may send more requests before it notices. An
+        // HTTP/2 client sends frames for as long as the connection is open.
         let ordered = self.is_ordered();
         let surprised =
             if self.is_multiplexed() { ordered } else { !ordered && !self.has_said_last() };
@@ -164,7 +164,7 @@ impl Connection {
         self.reading.set(Reading::Upgraded);
         self.check();
         upgrades.exchange.replace(Some(self.upgrade(kind, begun)));
-        // The waker would keep the memory of hyper's task.
+        // Keeping the waker would keep the memory of hyper's task.
         self.waker.take();
     }
 
@@ -185,7 +185,7 @@ impl Connection {
     /// reading reads again.
     pub(crate) fn wrote_upgraded(&self) {
         self.orders.set(Orders::None);
-        // No minimum rate applies, so the number is irrelevant.
+        // No minimum rate applies, so the number of bytes is irrelevant.
         self.wrote(1);
         self.flushed();
     }

@@ -48,10 +48,11 @@ pub(crate) struct Connection {
     touched: Cell<bool>,
     /// Bytes that the socket has accepted since the last sweep.
     accepted_bytes: Cell<u64>,
-    /// Sweeps since the connection was resumed; higher if it was never parked.
+    /// Number of sweeps since the connection was resumed, or a higher number if it was never
+    /// parked.
     looks: Cell<u8>,
-    /// Requests begun and ended. The rest are in flight: their responses are not ready or not
-    /// completely written.
+    /// Requests begun and ended. The remaining requests are in flight: their responses are not
+    /// ready or not completely written.
     begun: Cell<u64>,
     served: Cell<u64>,
     /// Requests that ended before the connection moved to this lane.
@@ -66,19 +67,19 @@ pub(crate) struct Connection {
     came: Instant,
     /// The time at which the connection reaches its maximum age.
     retires: Option<Instant>,
-    /// Accept time; taken by the first request.
+    /// Accept time, until the first request takes it.
     accepted: Cell<Option<Tick>>,
-    /// Poll time of the connection while its lane measures it.
+    /// Poll time of the connection while its lane is measuring it.
     pub(crate) poll_time: Cell<PollTime>,
     turn: Cell<u32>,
     reported: Cell<u32>,
     pub(crate) bodies: Bodies,
-    /// Response bytes that hyper holds; created when hyper takes over.
+    /// Response bytes that hyper holds. Created when hyper takes over.
     unsent: OnceCell<Rc<Unsent>>,
     waker: RefCell<Option<Waker>>,
     /// The most recently ended request, until its response is written.
     unwritten: RefCell<Option<Unwritten>>,
-    /// Set by its first upgrade.
+    /// Set by the connection's first upgrade.
     upgrades: OnceCell<Box<Upgrades>>,
 }
 
@@ -132,14 +133,14 @@ impl Connection {
         }
     }
 
-    /// Records the first byte of a TLS handshake. The deadline counts from the accept.
+    /// Records the first byte of a TLS handshake. The deadline is measured from the accept.
     pub(crate) fn begin_handshake(&self) {
         self.reading.set(Reading::Handshake);
         self.check();
     }
 
-    /// Records the end of the handshake. Its time counts towards the timeout for the first byte of
-    /// a request, except in a drain, whose own deadline is near.
+    /// Records the end of the handshake. The handshake's time counts towards the timeout for the
+    /// first byte of a request, except during a drain, whose own deadline is near.
     pub(crate) fn end_handshake(&self) {
         self.reading.set(Reading::Idle);
         if self.lane.phase.get() != Phase::Serving {
@@ -160,8 +161,8 @@ impl Connection {
         }
     }
 
-    /// Records bytes of a body. If the response was already sent, the next deadline counts from
-    /// now.
+    /// Records bytes of a body. If the response has already been sent, the next deadline is
+    /// measured from now.
     pub(crate) fn received_body(&self) {
         if self.is_in_body() {
             self.touched.set(true);
@@ -238,7 +239,7 @@ impl Connection {
 
     pub(crate) fn tell(&self, order: Order) {
         if !self.is_ordered() && self.reading.get() == Reading::Idle {
-            // The next deadline counts from the order.
+            // The next deadline is measured from the order.
             self.touched.set(true);
         }
         self.orders.set(Orders::Given(order));

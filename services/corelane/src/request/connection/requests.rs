@@ -47,13 +47,13 @@ impl Connection {
         self.begun.get() - self.served.get()
     }
 
-    /// `made` is the request's kind, and when the head of its response was ready.
+    /// `made` is the request's kind and the time when the head of its response was ready.
     pub(crate) fn end_request(
         &self,
         made: Option<(KindIndex, Tick)>,
         request_record: Option<Box<RequestRecord>>,
     ) {
-        // Pipelined: the last bytes of the previous response are sent with this one.
+        // For pipelined requests, the last bytes of the previous response are sent with this one.
         self.observe_write(self.unwritten.take());
         let turn = self.turn.get();
         let request_record = self.with_cut(request_record);
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Records why the server abandoned the client, if it did.
+    /// Records the reason why the server abandoned the client, if it did.
     fn with_cut(
         &self,
         mut request_record: Option<Box<RequestRecord>>,
@@ -105,7 +105,8 @@ impl Connection {
         }
     }
 
-    /// Makes the next response the last one, because of age or number of requests; not a failure.
+    /// Makes the next response the last one because of the connection's age or number of requests,
+    /// which is not a failure.
     pub(super) fn retire(&self, reason: Refusal) {
         if self.last.replace(true) {
             return;
@@ -130,8 +131,8 @@ impl Connection {
         self.lane.report_load(&self.reported, headers);
     }
 
-    /// Records that hyper has called the service, or that its task writes a response from Corelane.
-    /// The next output is then not hyper's own response.
+    /// Records that hyper has called the service, or that its task is writing a response from
+    /// Corelane. The next output is then not hyper's own response.
     pub(crate) fn expect_reply(&self) {
         self.writing.set(match self.writing.get() {
             Writing::Idle | Writing::Asked => Writing::Asked,
@@ -160,8 +161,8 @@ impl Connection {
         self.check();
     }
 
-    /// Records that hyper has bytes to write. Returns whether they are hyper's own response to a
-    /// head that it rejects.
+    /// Records that hyper has bytes to write. Returns whether these bytes are hyper's own response
+    /// to a head that it rejects.
     pub(crate) fn hyper_writing(&self) -> bool {
         self.writing.set(match self.writing.get() {
             Writing::Idle | Writing::Unasked => Writing::Unasked,
@@ -194,8 +195,8 @@ impl Connection {
         self.observe_write(self.unwritten.take());
     }
 
-    /// Whether an HTTP/1.1 request waits for its service and not for its client. Meanwhile hyper
-    /// does not read, so it cannot notice that the client disconnects.
+    /// Whether an HTTP/1.1 request is waiting for its service rather than for its client. Meanwhile
+    /// hyper does not read, so it cannot notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
         self.in_flight() > 0
             && !self.is_multiplexed()
@@ -203,8 +204,9 @@ impl Connection {
             && !self.bodies.is_awaited()
     }
 
-    /// Records how long writing a response took. If the socket accepted it in the same turn, at
-    /// once or with the lane's batch, the time is too short to be worth a clock read.
+    /// Records the time that writing a response took. If the socket accepted the response in the
+    /// same turn, either at once or with the lane's batch, the time is too short to be worth a
+    /// clock read.
     fn observe_write(&self, written: Option<Unwritten>) {
         if let Some(Unwritten { kind, made, turn, request_record }) = written {
             let at_once = turn == self.turn.get();

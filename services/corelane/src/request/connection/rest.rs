@@ -13,10 +13,10 @@ use crate::request::lane_state::LaneState;
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) introduced: Introduced,
-    /// How long the connection has waited for its client. `None` until the next sweep starts the
-    /// count.
+    /// Time for which the connection has been waiting for its client. `None` until the next sweep
+    /// starts to measure it.
     pub(crate) waited: Option<Duration>,
-    /// Whether the connection waits for the rest of a head rather than for a request.
+    /// Whether the connection is waiting for the rest of a head rather than for a request.
     pub(crate) in_header: bool,
     /// Time until the connection reaches its maximum age.
     pub(crate) retires_in: Option<Duration>,
@@ -110,8 +110,8 @@ impl Connection {
         self.client_side.get() < ClientSide::Ended && !self.is_ordered()
     }
 
-    /// Whether the connection has served a request on this lane. A move requires that: a connection
-    /// is not readable in its first poll and would otherwise keep moving.
+    /// Whether the connection has served a request on this lane. Only such a connection may move: a
+    /// connection is not readable in its first poll and would otherwise keep moving.
     pub(crate) fn has_served_here(&self) -> bool {
         self.served.get() > self.brought.get()
     }
@@ -158,7 +158,7 @@ impl Connection {
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.reading.get(), Reading::Idle | Reading::Head);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since());
-        // A connection without a request ends soon or sends one. A connection that woke up is
+        // A connection without a request soon ends or sends a request. A connection that woke up is
         // checked once before it parks again, so that a few bytes cannot evade its deadline.
         let may = self.served.get() > 0 && self.is_on_plain_path() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.is_unflushed() && waited() > after
@@ -168,7 +168,7 @@ impl Connection {
         self.served_by.get() == ServedBy::PlainPath
     }
 
-    /// Orders the connection to park as soon as it is idle, if it may.
+    /// Orders the connection to park as soon as it is idle, if it may park.
     pub(crate) fn tell_to_park(&self) {
         if self.is_on_plain_path() && self.orders.get() == Orders::None {
             self.orders.set(Orders::Park);

@@ -34,15 +34,15 @@ pub(super) enum Reading {
     /// The first byte of an HTTP/1.1 request arrived, but not the complete head.
     Head,
     Serving,
-    /// All requests have responses, but the service still reads the last body, or its rest is being
-    /// discarded. Requests may wait behind the body.
+    /// All requests have responses, but the service is still reading the last body, or the rest of
+    /// that body is being discarded. Requests may be waiting behind the body.
     Body,
     Lent,
-    /// Another protocol uses the connection until its end.
+    /// Another protocol uses the connection until it ends.
     Upgraded,
-    /// The server's side is closed, the client's side is still open.
+    /// The server's side is closed, but the client's side is still open.
     Leaving,
-    /// Like `Leaving`, but no longer waiting for the client's side.
+    /// Like `Leaving`, but the server no longer waits for the client to close its side.
     Abandoned,
 }
 
@@ -68,15 +68,15 @@ pub(super) enum Writing {
     /// hyper has a request, perhaps with its response, but has written no bytes yet.
     Asked,
     Reply,
-    /// Bytes wait that belong to no request: hyper's response to a head that it rejects. They are
-    /// indistinguishable while bytes of another response wait.
+    /// The waiting bytes belong to no request: they are hyper's response to a head that it rejects.
+    /// The two are indistinguishable while bytes of another response are waiting.
     Unasked,
-    /// The client is abandoned for this reason. Closing the socket discards the data that it holds.
+    /// The client is abandoned for this reason. Closing the socket discards the data in it.
     Reset(Cut),
 }
 
 impl Writing {
-    /// Whether bytes wait for the client to read.
+    /// Whether bytes are waiting for the client to read them.
     pub(super) fn is_unflushed(self) -> bool {
         matches!(self, Writing::Reply | Writing::Unasked | Writing::Reset(_))
     }
@@ -86,8 +86,8 @@ impl Writing {
 pub(crate) enum Order {
     /// End when nothing is in flight (HTTP/2: after GOAWAY).
     Finish,
-    /// The client's header is late, or the client has disconnected. End now, after a 408 if a
-    /// header has begun.
+    /// The client's header is late, or the client has disconnected. End now, after sending a 408 if
+    /// a header has begun.
     Expire,
     /// The client does not read its responses: drop them, including the part in the kernel.
     Reset(Cut),
@@ -96,7 +96,7 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orders {
     None,
-    /// Park as soon as the connection is idle. Any order to end replaces this one.
+    /// Park as soon as the connection is idle. Any order to end replaces this order.
     Park,
     /// The connection's task has not seen this order yet.
     Given(Order),
