@@ -38,7 +38,7 @@ struct Number {
 
 type Codec = ProstCodec<Number, Number>;
 
-/// The sum of one lane, without a lock, because no other thread accesses it.
+/// One lane's sum. It needs no lock, because no other thread accesses it.
 #[derive(Clone, Default)]
 struct Counter(Rc<Cell<u64>>);
 

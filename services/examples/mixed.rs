@@ -8,8 +8,8 @@
 //! websocat ws://127.0.0.1:8080/echo
 //! ```
 //!
-//! With mutual TLS it admits a single client: the variable TLS names a folder with `tls.crt`, `tls.key` and
-//! `ca.crt`, and CLIENT the client's identity.
+//! With mutual TLS, the service admits a single client: the TLS variable names a folder with
+//! `tls.crt`, `tls.key` and `ca.crt`, and the CLIENT variable names the client's identity.
 //!
 //! gRPC calls, including `grpc.health.v1.Health/Check`, are ordinary axum routes:
 //!

@@ -1,4 +1,4 @@
-//! Runs each example as a process, sends requests, and ends it with SIGTERM.
+//! Runs each example as a process, sends it requests and stops it with SIGTERM.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -104,7 +104,7 @@ fn stream_of(numbers: &[u64]) -> tonic::Request<impl tokio_stream::Stream<Item =
 async fn calls(client: &mut Counter) {
     let status = add(client, "/example.Counter/Drop", 1).await.expect_err("no such call");
     assert_eq!(status.code(), Code::Unimplemented);
-    // In the head of the response, without a body.
+    // The status is in the head of the response, which has no body.
     assert_eq!(status.message(), "/example.Counter/Drop");
 
     client.ready().await.expect("connected");
@@ -164,8 +164,9 @@ async fn grpc_through_a_gateway() {
 }
 
 /// Uses one client connection. Streams open at the same time use several gateway connections with
-/// four streams each, and the kernel picks the lane of a connection at random. With two lanes, 40
-/// streams end up on one lane once in 500 runs, and 72 streams once in 100,000.
+/// four streams each, and the kernel picks the lane of a connection at random. With two lanes, all
+/// 40 streams land on one lane once in 500 runs. With 72 streams, this happens once in 100,000
+/// runs.
 async fn every_lane_has_streams(client: &Counter) {
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     let mut lanes = BTreeSet::new();

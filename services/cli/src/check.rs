@@ -1,8 +1,8 @@
-//! `corelane check`: requests a URL until the response is as expected. It is the client of `helm
-//! test` pods.
+//! `corelane check`: requests a URL until the response is as expected. The pods of `helm test` use
+//! it as their client.
 //!
 //! A static build resolves names in an image that contains only `/etc/resolv.conf` and
-//! `/etc/hosts`. musl always supports that, and glibc has built in files and DNS since 2.34.
+//! `/etc/hosts`. musl always supports that, and glibc has had files and DNS built in since 2.34.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -81,7 +81,7 @@ fn failed(message: &dyn std::fmt::Display) -> ExitCode {
 }
 
 impl Check {
-    /// Returns what was still missing if the deadline passes.
+    /// If the deadline passes, returns what was still missing.
     async fn until_expected(&self) -> Result<String, String> {
         let deadline = Instant::now() + self.deadline;
         let mut progress = Progress::new(self);
@@ -135,7 +135,7 @@ impl<'c> Progress<'c> {
                 || self.values.len() as u64 >= self.expected.distinct)
     }
 
-    /// What the response lacks. Also counts its header value.
+    /// Reason why the response is not as expected, if it is not. Also records the header value.
     fn missing(&mut self, reply: &Response<Bytes>, body: &str) -> Option<String> {
         let Check { header, body: text, status, .. } = self.expected;
         if let Some(text) = text.as_ref().filter(|text| !body.contains(text.as_str())) {

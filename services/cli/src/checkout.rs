@@ -1,4 +1,5 @@
-//! Finds the Corelane checkout that a project's dependency comes from; it contains the platform.
+//! Finds the Corelane checkout that a project's dependency comes from. The checkout contains the
+//! platform.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -15,7 +15,7 @@ const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Lookup attempts in case of concurrent renames (openat2(2), EAGAIN).
+/// Maximum number of lookup attempts during concurrent renames (openat2(2), EAGAIN).
 const ATTEMPTS: usize = 16;
 
 /// The kernel's limit on symlinks (path_resolution(7)).
@@ -26,8 +26,8 @@ pub(crate) fn folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, PLACE | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// Opens a relative path for reading. Follows symlinks whose target stays below the folder;
-/// absolute symlinks do not.
+/// Opens a relative path for reading. Follows symlinks whose target stays below the folder, which
+/// excludes absolute symlinks.
 pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..ATTEMPTS {

@@ -17,8 +17,8 @@ use crate::resource::OpenFile;
 use crate::stamp::Stamp;
 
 /// Bytes per read. Once the client has accepted a piece, the next one is read while the previous
-/// one is sent. A client that reads nothing therefore holds one piece, and one that stops reading
-/// holds two.
+/// one is sent. Therefore, memory holds one piece for a client that reads nothing and two pieces
+/// for a client that stops reading.
 const PIECE: u64 = 64 * 1024;
 
 /// A response body: a file, parts of one, or nothing.
@@ -61,7 +61,7 @@ impl Piece {
 }
 
 impl Body {
-    /// A body from pieces of a file, which is read while they are sent.
+    /// A body made of pieces of a file, which are read and sent at the same time.
     pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
         let pieces: VecDeque<_> = pieces.into_iter().collect();
         let left = pieces.iter().map(Piece::length).sum();

@@ -32,7 +32,7 @@ impl Moment {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) resource: Rc<Resource>,
-    /// When the cached file was last known to equal the file on disk.
+    /// Time at which the cached file was last known to match the file on disk.
     pub(crate) seen: Moment,
     cost: u64,
 }
@@ -127,8 +127,8 @@ mod tests {
         cache.keep("d", &small, now);
         let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
         assert_eq!(kept(&cache), [true, false, true, true]);
-        // The same file needs no extra room. A file that is too large is not cached, and its
-        // previous version is removed.
+        // Caching the same file again needs no extra room. A file that is too large is not cached,
+        // and its previous version is removed.
         cache.keep("d", &small, now);
         assert_eq!(cache.used, 3 * each);
         cache.keep("d", &large, now);

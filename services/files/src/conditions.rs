@@ -18,7 +18,7 @@ pub(crate) struct Validators {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,
-    /// 304: the client has this version.
+    /// 304, because the client already has this version.
     NotModified,
     /// 412: a precondition failed.
     Failed,

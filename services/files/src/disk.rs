@@ -16,7 +16,7 @@ use crate::resource::{Content, OpenFile, Representation, Resource};
 use crate::rules::Rules;
 use crate::stamp::{Known, Stamp, Stamps};
 
-/// Read attempts for a file that changes while it is read.
+/// Maximum number of read attempts for a file that changes while it is read.
 const ATTEMPTS: usize = 3;
 
 #[derive(Debug)]

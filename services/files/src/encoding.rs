@@ -83,7 +83,8 @@ impl Accepted {
     }
 
     /// Picks the first coding with the highest weight, if that is at least the weight of the
-    /// unencoded file. A client that accepts nothing available gets the unencoded file too.
+    /// unencoded file. A client that accepts none of the available codings also gets the unencoded
+    /// file.
     pub(crate) fn choose(&self, codings: impl Iterator<Item = Coding>) -> Option<Coding> {
         let mut best = (self.identity.or(self.any).unwrap_or(0).max(1), None);
         for coding in codings {

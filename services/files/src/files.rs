@@ -23,8 +23,8 @@ use crate::reply::{overloaded, reply, status, to_folder};
 use crate::resource::Resource;
 use crate::rules::Rules;
 
-/// Milliseconds since the last check after which a served file is checked again. From [`STALE`] on,
-/// the file is served only after the check.
+/// Milliseconds since the last check after which a served file is checked again. After [`STALE`],
+/// the file is served only once the check is done.
 const FRESH: u64 = 400;
 
 /// Maximum age of a served version, not counting disk time.
@@ -40,7 +40,7 @@ const _: () = assert!(FRESH < STALE && STALE < 1000);
 /// The folder of [`Files`] and its cache settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder, looked up each time, because a symlink in its path may get another target.
+    /// The folder, looked up each time, because a symlink in its path may change its target.
     pub root: PathBuf,
     /// Maximum bytes of cached files; 0 disables the cache.
     pub cache_bytes: u64,
@@ -114,9 +114,9 @@ impl Files {
     }
 
     /// Responds to a GET or HEAD. `target` is a path relative to the root, still percent-encoded,
-    /// with the request's query if it has one. Only a redirect to a folder depends on the query,
-    /// and keeps it. Cached files need no disk, system call or future. The response reuses the
-    /// request's header map.
+    /// with the request's query if it has one. Only a redirect to a folder uses the query, which it
+    /// keeps. Cached files need no disk, system call or future. The response reuses the request's
+    /// header map.
     pub fn get(&self, target: &str, method: &Method, headers: HeaderMap) -> Answer {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
@@ -162,7 +162,7 @@ impl Files {
         Some(resource)
     }
 
-    /// Starts a lookup or joins the current one. `None` if there are too many.
+    /// Starts a lookup or joins the current one. Returns `None` if there are too many lookups.
     fn search(&self, path: &str) -> Option<Outcome> {
         // A lookup that panicked sent no result.
         let goes_on = |outcome: &Outcome| outcome.has_changed().is_ok();
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a test on its own event loop with the files of a new folder.
+    /// Runs a test on its own event loop with the files in a new folder.
     fn with_files<F: Future>(test: impl FnOnce(Files, PathBuf) -> F) {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = Settings {
@@ -367,7 +367,7 @@ mod tests {
             }
             let redirected = later(get(&files, "folder")).await;
             assert_eq!(redirected.status(), StatusCode::PERMANENT_REDIRECT);
-            // A name that ends like an index is no index, and an index is no folder.
+            // A name that merely ends like an index is not an index, and an index is not a folder.
             fs::create_dir_all(root.join("myindex.html/index.html")).expect("folders");
             let redirected = later(get(&files, "myindex.html")).await;
             assert_eq!(redirected.headers()[LOCATION], "./myindex.html/");

@@ -1,4 +1,4 @@
-//! Static files for one lane: small ones from memory, large ones in constant memory.
+//! Static files for one lane: serves small files from memory and large files in constant memory.
 //!
 //! [`Files`] serves GET and HEAD requests for the files of a folder, with validators, conditional
 //! and range requests (RFC 9110 sections 13 and 14), and precompressed copies (`.br`, `.zst`, `.gz`
@@ -6,9 +6,9 @@
 //! symlink leads out of its root.
 //!
 //! Files up to [`Settings::cache_file_bytes`] are cached with their response headers. A file in use
-//! is checked on disk twice a second, off the lane, and one without a request in the last second is
-//! checked before it is served. Therefore no response contains a file that was replaced more than a
-//! second ago.
+//! is checked on disk twice a second, off the lane. A file that was not requested in the last
+//! second is checked before it is served. Therefore no response contains a file that was replaced
+//! more than a second ago.
 
 mod beneath;
 mod body;

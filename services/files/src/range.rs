@@ -17,7 +17,7 @@ pub(crate) enum Selection {
     Whole,
     /// Non-empty ranges without overlaps, in the order of the request.
     Parts(Vec<Range<u64>>),
-    /// Nothing: every range is beyond the end, or there are too many (section 15.5.17).
+    /// No bytes: every range is beyond the end, or there are too many ranges (section 15.5.17).
     Refused,
 }
 
@@ -80,7 +80,7 @@ fn spec(text: &str) -> Option<Spec> {
     })
 }
 
-/// Parses digits only. An oversized number is beyond every end.
+/// Parses digits only. A number that is too large to parse is beyond the end of any file.
 fn number(digits: &str) -> Option<u64> {
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| digits.parse().unwrap_or(u64::MAX))

@@ -62,9 +62,9 @@ pub(crate) fn overloaded() -> Response<Body> {
     reply
 }
 
-/// Redirects to the folder with a slash, which relative links in its index are based on. Keeps the
-/// query, because clients may cache a 308. `path` is decoded. For services that mount
-/// [`Files`](crate::Files) at a folder.
+/// Redirects to the folder with a slash, because relative links in its index resolve against that
+/// URL. Keeps the query, because clients may cache a 308. `path` is decoded. For services that
+/// mount [`Files`](crate::Files) at a folder.
 ///
 /// The redirect is relative, so it works at any mount point. It never leads to another host,
 /// because a reference starting with `./` is a path (RFC 3986 section 4.2).
@@ -101,7 +101,7 @@ fn whole(chosen: &Representation, fields: HeaderMap) -> Response<Body> {
     reply
 }
 
-/// Section 15.3.7: a single part is the body, several parts form a multipart document.
+/// Section 15.3.7: a single part is sent as the body, and several parts form a multipart document.
 fn partial(chosen: &Representation, parts: &[Range<u64>], fields: HeaderMap) -> Response<Body> {
     let mut fields = chosen.fields(fields);
     let mut pieces = Vec::with_capacity(2 * parts.len() + 1);

@@ -17,7 +17,8 @@ use crate::conditions::Validators;
 use crate::encoding::{Accepted, Coding};
 use crate::stamp::{Known, Stamp};
 
-/// Estimated memory per file and its copies in addition to their content; limits their number.
+/// Estimated memory for a file and its copies in addition to their content, so that many small
+/// files also fill the cache.
 const OVERHEAD: u64 = 1024;
 
 /// Last second of a header date, 9999-12-31T23:59:59.
@@ -98,8 +99,8 @@ impl Representation {
     }
 }
 
-/// Headers in a response, including those that servers add, so that the map does not grow; also the
-/// next larger size of a map.
+/// Maximum number of headers in a response, including those that servers add, so that the map does
+/// not grow; and the next larger map size.
 const ROOM: usize = 12;
 const MOST_ROOM: usize = 24;
 
@@ -172,8 +173,8 @@ impl Resource {
     ) -> Self {
         encoded.sort_by_key(|copy| copy.length);
         if !encoded.is_empty() {
-            // Also added to the unencoded file, because another client would get another form (RFC
-            // 9110 section 12.5.5).
+            // Also added to the unencoded file, because another client might get a different form
+            // (RFC 9110 section 12.5.5).
             for one in std::iter::once(&mut identity).chain(&mut encoded) {
                 one.fields.push((VARY, HeaderValue::from_static("accept-encoding")));
             }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use http::header::HeaderValue;
 
 /// RFC 9111 section 5.2.2.4: caches may keep a file but must revalidate it for each request. No
-/// client sees a stale file, and unchanged ones cost a 304.
+/// client sees a stale file, and an unchanged file costs only a 304.
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// Cache-Control rules: `pattern: value`, separated by semicolons. The first rule whose pattern

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use crate::encoding::Coding;
 
 /// A file that changed this recently may change again within one tick of the file system's clock,
-/// with the same times, so its content is checked again soon. Two seconds are the coarsest tick in
-/// use.
+/// with the same times, so its content is checked again soon. The coarsest tick in use is two
+/// seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Shows whether a file is unchanged. Renaming another file into its place changes the inode, and

@@ -1,6 +1,6 @@
-//! Fuzz targets. Each feeds one parser of external text and checks its invariants.
+//! Fuzz targets. Each target feeds one parser of external text and checks its invariants.
 //!
-//! Tests run every target on its seeds and on similar inputs. The program `fuzz` lets libFuzzer
+//! Tests run every target on its seeds and on similar inputs. The `fuzz` program lets libFuzzer
 //! search for more.
 
 mod targets;
@@ -36,7 +36,7 @@ mod tests {
         }
     }
 
-    /// The inputs are the same in each run. The program `fuzz` searches farther, because it knows
+    /// The inputs are the same in each run. The `fuzz` program searches further, because it knows
     /// which inputs reach new code.
     #[test]
     fn every_target_holds_near_its_seeds() {

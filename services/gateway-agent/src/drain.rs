@@ -20,13 +20,13 @@ struct Left {
     requests: u64,
 }
 
-/// Returns an error only if the drain did not start; reaching the deadline is no error.
+/// Returns an error only if the drain did not start; reaching the deadline is not an error.
 pub(crate) async fn drain(settings: &Drain) -> Result<(), AdminError> {
     let admin = Admin { address: settings.admin };
     let began = Instant::now();
     let deadline = began + settings.deadline;
 
-    // From here on /ready fails and responses carry `Connection: close`, or GOAWAY over HTTP/2.
+    // From this point, /ready fails and responses carry `Connection: close`, or GOAWAY over HTTP/2.
     admin.post("/healthcheck/fail", deadline).await?;
     // Envoy's own drain does the same. Without `skip_exit`, Envoy would close its listeners after
     // --drain-time-s, while Services may still send connections here.

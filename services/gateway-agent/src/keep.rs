@@ -86,7 +86,7 @@ fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
     }
 }
 
-/// Lists, one per line, the files that Envoy lacks to start.
+/// Lists the files that Envoy still needs to start, one per line.
 fn missing(known: &Known, routes: Option<&Status>) -> String {
     let cause = routes.and_then(Status::missing);
     let routes = cause.map(|cause| format!("no routes: {cause}\n")).unwrap_or_default();

@@ -59,7 +59,7 @@ impl Answer {
     }
 
     /// True if the given replicas, or any number of replicas, can serve the load. Without a target,
-    /// true below the knee.
+    /// true if the load is below the knee.
     pub(crate) fn met(&self) -> bool {
         match (&self.at, &self.plan) {
             (Some(at), _) => at.met.unwrap_or(at.rate < self.model.knee().rate),
@@ -97,14 +97,14 @@ impl At {
         At { replicas, rate, estimated, simulated, in_time, met }
     }
 
-    /// Latency in seconds that this share of requests of the kind (or of all requests) stays
-    /// within; infinite from the knee on.
+    /// Latency in seconds within which this share of the kind's requests (or of all requests)
+    /// stays; infinite at or above the knee.
     pub(crate) fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         self.simulated.as_ref().map_or(f64::INFINITY, |seen| seen.quantile(kind, share))
     }
 }
 
-/// The JSON answer. Times are in seconds and rates per second; infinite values are null.
+/// The JSON answer. Times are in seconds, rates are per second, and infinite values are null.
 #[derive(Serialize)]
 struct Document<'a> {
     knee_rps: f64,

@@ -84,8 +84,8 @@ fn sharing(placement: Placement) -> Sharing {
     }
 }
 
-/// Fills in measured times that the mix leaves out. Without a mix, returns every kind that the
-/// replica has measured.
+/// Fills in the times missing from the mix with measured times. Without a mix, returns every kind
+/// that the replica has measured.
 fn learnt_mix(
     mix: Option<&Mix>,
     learnt: Vec<(Kind, f64)>,
@@ -118,7 +118,7 @@ fn learnt_mix(
     Mix::new(kinds).map_err(usage)
 }
 
-/// Metrics at both ends of a window. `first` is empty if the window starts with the replica.
+/// Metrics at both ends of a window. `first` is empty if the window begins when the replica starts.
 #[derive(Debug)]
 struct Told {
     before: Exposition,
@@ -224,7 +224,7 @@ impl Told {
     }
 }
 
-/// Waiting part of a handler's service time, assuming that it is independent of the lane time.
+/// Waiting part of a handler's service time, assumed to be independent of its lane time.
 fn wait(lane: Time, service: Time) -> Time {
     let mean = service.mean() - lane.mean();
     if mean < NO_WAIT {

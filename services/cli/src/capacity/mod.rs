@@ -1,5 +1,6 @@
 //! `corelane capacity`: predicts how many requests a replica serves within a latency target and how
-//! many replicas a load needs. The input is a described mix or a running replica's measurements.
+//! many replicas a load needs. The input is a mix description or measurements from a running
+//! replica.
 
 mod answer;
 mod arguments;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Time limit of a request, so that one hung process does not hide the others.
+/// Request timeout, so that one hung process does not hide the others.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const GROUP: &str = "corelane";
@@ -65,7 +65,7 @@ impl Instance {
         absolute.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Running processes; empty while the instance starts.
+    /// Running processes; empty while the instance is starting.
     pub(super) fn topology(&self) -> Result<Topology, String> {
         let file = self.folder.join("topology.json");
         let text = std::fs::read(&file).map_err(|_| {
@@ -75,7 +75,7 @@ impl Instance {
     }
 
     /// Signals a replica through supervisord, which signals only its own child and then restarts
-    /// it. A recycled process id can therefore not be hit.
+    /// it. Therefore, a signal never reaches a process that has reused the ID.
     pub(super) async fn signal(&self, replica: &str, signal: &str) -> Result<(), String> {
         let body = format!(
             "<?xml version=\"1.0\"?><methodCall><methodName>supervisor.signalProcess</methodName><params>\

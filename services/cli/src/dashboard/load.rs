@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-/// Requests per second of all clients together, low enough for an unoptimised build on a shared
+/// Total requests per second across all clients, low enough for an unoptimised build on a shared
 /// CPU.
 const RATE: u32 = 200;
 
@@ -39,7 +39,7 @@ pub(super) struct Load {
 
 #[derive(Debug, Default)]
 struct Run {
-    /// Incremented at each start; clients of an older load then stop.
+    /// Incremented at each start, which stops the clients of an older load.
     number: u64,
     /// `None` while no load is running.
     ends: Option<Instant>,

@@ -45,7 +45,7 @@ pub(crate) struct Dashboard {
     paths: Vec<String>,
 }
 
-/// Accepts only loopback addresses, because visitors of the page can kill replicas.
+/// Accepts only loopback addresses, because visitors to the page can kill replicas.
 fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
     address.ok_or("a loopback address and a port, such as 127.0.0.1:8070")

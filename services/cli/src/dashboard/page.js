@@ -9,7 +9,7 @@ const named = new Set();
 let before = null;
 let opened = null;
 let marks = [];
-// The chart under the pointer, and how far to the right, from 0 to 1.
+// The chart under the pointer, and the pointer's horizontal position in it, from 0 to 1.
 let pointed = null;
 
 const whole = new Intl.NumberFormat("en");
@@ -62,7 +62,7 @@ function newReplica(name) {
   parts.word.style.gridColumn = "1 / -1";
   const path = `/replicas/${encodeURIComponent(name)}/`;
   parts.kill = button(parts.actions, "Kill", () => act(path + "kill", `Killed ${name} (SIGKILL)`));
-  // The state that follows is no second event.
+  // The state change that follows is not a second event.
   const expect = (word, action, text) => { parts.expected = word; return act(path + action, text); };
   parts.drain = button(parts.actions, "Drain", () => expect("draining", "drain", `Draining ${name} (SIGTERM)`));
   parts.delay = button(parts.actions, "Delay by 100 ms", () => (parts.delayed
@@ -117,7 +117,7 @@ function showReplica(replica, rateOf) {
 }
 
 function showLanes(place, replica) {
-  // A restarting replica keeps its lanes on the page, idle.
+  // A restarting replica's lanes stay on the page, shown as idle.
   const lanes = replica.lanes.length ? replica.lanes : [...place.children].map(() => ({ busy: 0, in_flight: 0 }));
   lanes.forEach((lane, index) => {
     let row = place.children[index];
@@ -235,7 +235,8 @@ function show(state) {
   const seconds = before ? state.at - before.at : 0;
   const per = (now, then) => (seconds > 0 && now != null && then != null && now >= then ? (now - then) / seconds : null);
   const all = state.routes[0];
-  // The clients of the load know each latency; the gateway's histogram knows buckets, such as 100 to 250 ms.
+  // The load's clients measure each latency; the gateway's histogram only counts buckets, such as
+  // 100 to 250 ms.
   if (load.left != null) Object.assign(all, { p50: load.p50, p99: load.p99 });
   const now = {
     at: state.at,

@@ -16,7 +16,7 @@ const SECONDS: u64 = 15;
 
 const ALL: &str = "all requests";
 
-/// Gateway counters start at 0 with its process; the page computes rates from two reads.
+/// Gateway counters start at 0 when the gateway starts; the page computes rates from two reads.
 pub(super) async fn read(
     instance: &Instance,
     load: &Load,

@@ -14,7 +14,7 @@ use super::{Check, Subject, at_least};
 
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Kubelets to read; a large cluster's kubelets are configured alike.
+/// Maximum number of kubelets to read, because a large cluster's kubelets are configured alike.
 const KUBELETS: usize = 20;
 
 const OURS: &str = "labelSelector=app.kubernetes.io/part-of%3Dcorelane";

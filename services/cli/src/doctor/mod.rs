@@ -126,7 +126,7 @@ impl Doctor {
         checks
     }
 
-    /// Searches like kubectl; `None` in a pod.
+    /// Searches the same places as kubectl; returns `None` in a pod.
     fn kubeconfig(&self) -> Option<PathBuf> {
         let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
         let listed = std::env::split_paths(&listed).find(|path| !path.as_os_str().is_empty());

@@ -7,7 +7,7 @@
 
 use super::Time;
 
-/// Grid points; the recursion's cost grows with the square.
+/// Number of grid points; the recursion's cost grows with its square.
 const POINTS: usize = 4096;
 
 const BEYOND: f64 = 1e-6;
@@ -40,7 +40,8 @@ impl Waiting {
             return None;
         }
         // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962.
-        // Heavy traffic and a single long request give two lengths; the longer one applies.
+        // Heavy traffic and a single long request each determine a length, and the longer one
+        // applies.
         let wait = rate * second / (2.0 * (1.0 - busy));
         let spread = (2.0 * wait * wait + rate * third / (3.0 * (1.0 - busy))).sqrt();
         let step = spread * -BEYOND.ln() / POINTS as f64;

@@ -1,9 +1,9 @@
 //! A simulated lane: its event loop in simulated time, around the queue that a real lane uses.
 //!
 //! The event loop polls its sockets and reads each request that has arrived; the request starts or
-//! waits for its turn. Once all are read, one waiting request gets its turn and the loop polls
-//! again. With nothing to do, it sleeps. Slow kinds go to the slow lane, which responds through the
-//! lane.
+//! waits for its turn. Once it has read them all, one waiting request gets its turn and the loop
+//! polls again. The loop sleeps if there is nothing to do. Slow kinds go to the slow lane, which
+//! responds through the lane.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub(super) struct LaneModel {
     wake: f64,
     now: f64,
     pub(super) asleep: f64,
-    /// Seconds of work that have arrived but are not done.
+    /// Seconds of work that has arrived but is not done.
     backlog: f64,
     /// Requests not yet read.
     sockets: VecDeque<Job>,
@@ -35,7 +35,7 @@ pub(super) struct LaneModel {
     away: Heap,
     turns: Turns<Job>,
     slow: SlowModel,
-    /// True after a request had its turn: poll the sockets next.
+    /// True after a request has had its turn, so the loop polls the sockets next.
     to_look: bool,
 }
 
@@ -69,8 +69,8 @@ impl LaneModel {
         job.lane + 2.0 * self.half_outside
     }
 
-    /// Runs until `until`, up to which all arrivals are known. Appends each request that finishes
-    /// with its end time, or `None` if it was shed.
+    /// Runs until `until`. All arrivals up to that time must be known. Appends each finished
+    /// request with its end time, or with `None` if it was shed.
     pub(super) fn run_until(&mut self, until: f64, finished: &mut Vec<(Job, Option<f64>)>) {
         while self.now < until {
             self.give_way();

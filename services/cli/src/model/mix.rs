@@ -17,8 +17,8 @@ pub struct Kind {
     pub share: f64,
     /// Time during which the handler holds the lane.
     pub lane: Time,
-    /// Time during which the handler waits, for example for a database. It keeps its slot but not
-    /// the lane.
+    /// Time during which the handler waits, for example for a database. While waiting, the request
+    /// keeps its slot but not the lane.
     pub wait: Time,
     /// Whether the kind runs on the slow lane, where the lane's own requests interrupt it.
     pub slow: bool,

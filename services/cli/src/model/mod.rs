@@ -50,7 +50,7 @@ pub use replica::{Replica, Sharing};
 pub use simulation::{Simulated, Simulation};
 pub use time::Time;
 
-/// Maximum kinds in a mix: the size of the load table.
+/// Maximum number of kinds in a mix: the size of the load table.
 const KINDS: usize = 650;
 
 const FORM: &str = "KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow], such as \

@@ -20,9 +20,9 @@ pub struct Plan {
     /// Requests per second that one replica carries within the target; 0 if it never meets the
     /// target.
     pub carried: f64,
-    /// Replicas for the load without spare replicas; `None` if the target cannot be met.
+    /// Replicas needed for the load, without spare replicas; `None` if the target cannot be met.
     pub needed: Option<u64>,
-    /// Replicas for the load plus spare replicas.
+    /// Replicas needed for the load, plus spare replicas.
     pub replicas: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub struct Autoscaling {
 const NEAR: f64 = 0.005;
 
 impl Target {
-    /// Whether a simulated load meets the target. A shed request misses it.
+    /// Whether a simulated load meets the target. A shed request misses the target.
     pub fn is_met(&self, seen: &Simulated) -> bool {
         let answered = 1.0 - seen.shed;
         let share = self.share / answered;
@@ -77,8 +77,8 @@ impl Model {
         Ok(low * knee)
     }
 
-    /// Plans replicas for a finite load in requests per second that meet the target with `spare` of
-    /// them unavailable.
+    /// Plans the replicas that meet the target at a finite load in requests per second while
+    /// `spare` of them are unavailable.
     pub fn plan(
         &self,
         load: f64,

@@ -114,8 +114,8 @@ impl Model {
     ///
     /// Waits for the lane follow Pollaczek and Khinchine, or Lee and Longton if lanes share their
     /// work. Welch's formula adds the wake-up, and Cobham's puts cheap kinds first. Kinds on the
-    /// slow lane wait for all others, which interrupt them (White and Christie). If slots are the
-    /// bound, waits for a slot follow Lee and Longton.
+    /// slow lane wait for all other kinds, which interrupt them (White and Christie). If slots are
+    /// the limit, waits for a slot follow Lee and Longton.
     pub fn estimate(&self, rate: f64) -> Estimated {
         let rate = rate * self.replica.busiest();
         let servers = self.replica.servers();
@@ -127,7 +127,7 @@ impl Model {
         let is_brief = |kind: &Kind| kind.slow || kind.lane.mean() < BRIEF as f64 / 1e9;
         let brief = |kind: &Kind| if is_brief(kind) { express(kind).mean() } else { 0.0 };
         let brief_busy = rate * self.mix.mean(brief) / servers as f64;
-        // The slow lane waits for both; the lane does not wait for its slow lane.
+        // The slow lane waits for both priorities, but the lane does not wait for its slow lane.
         let for_lane = lee_longton(rate, servers, first_time);
         let (first, after) = cobham(for_lane, first_busy, brief_busy);
         let (_, slow) = cobham(lee_longton(rate, servers, lane), lane_busy, first_busy);
@@ -187,7 +187,7 @@ const STEPS: u32 = 256;
 
 impl Estimated {
     /// Mean time from a request's arrival to the end of its response, for one kind (by index in the
-    /// mix) or for all.
+    /// mix) or for all kinds.
     pub fn mean(&self, kind: Option<usize>) -> f64 {
         let of = |kind: usize| {
             let Kind { lane, wait, .. } = self.kinds[kind];
@@ -199,8 +199,8 @@ impl Estimated {
         }
     }
 
-    /// Time within which this share of requests is answered, for one kind or for all; infinite for
-    /// a share of 1 or more.
+    /// Time within which this share of requests is answered, for one kind or for all kinds;
+    /// infinite for a share of 1 or more.
     ///
     /// The wait has an exponential tail with its own mean (Tijms, *A First Course in Stochastic
     /// Models*, 2003, section 9.2.2); the service time is gamma distributed. Exact for M/M/1.

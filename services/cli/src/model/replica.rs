@@ -30,8 +30,8 @@ pub struct Replica {
     /// Lane seconds that a request costs outside its handler (parsing, writing, kernel) while the
     /// lane does not sleep between requests.
     pub outside: f64,
-    /// Seconds that a lane needs to sleep and wake up. The first request of a busy period pays
-    /// them, so the cost fades as the load grows.
+    /// Seconds that a lane needs to sleep and wake up. The first request of a busy period pays this
+    /// cost, so the average cost falls as the load grows.
     pub wake: f64,
     /// Minimum share of a CPU for a slow lane whose lane is always busy, from 0 to 0.5.
     pub slow_share: f64,
@@ -41,8 +41,8 @@ pub struct Replica {
 
 impl Default for Replica {
     /// One lane with a server's default limits. `outside` is about the cost of `/hello` outside its
-    /// handler on 2 cores of Linux 6.18 (`docs/capacity.md`); `wake` is an estimate for an unknown
-    /// lane.
+    /// handler on 2 cores under Linux 6.18 (`docs/capacity.md`); `wake` is an estimate for an
+    /// unknown lane.
     fn default() -> Replica {
         Replica {
             lanes: 1,

@@ -6,7 +6,7 @@ use super::CapacityError;
 const FIXED: f64 = 1e-6;
 
 /// Maximum deviation in means. If one of a million observations takes all the time, the deviation
-/// is 1,000 means.
+/// is 1,000 times the mean.
 const WIDEST: f64 = 1e6;
 
 /// A random duration in seconds, given by its first two moments. Where the distribution matters, it
@@ -70,7 +70,7 @@ impl Time {
         self.deviation
     }
 
-    /// Squared coefficient of variation: 0 for a fixed, 1 for an exponential duration.
+    /// Squared coefficient of variation: 0 for a fixed duration, 1 for an exponential duration.
     pub fn scv(self) -> f64 {
         if self.mean > 0.0 { (self.deviation / self.mean).powi(2) } else { 0.0 }
     }

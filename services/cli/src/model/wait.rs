@@ -66,7 +66,7 @@ pub fn erlang_c(servers: usize, load: f64) -> f64 {
 }
 
 /// Mean wait for k servers with one queue: the wait for exponential times, multiplied by (1 + c²) /
-/// 2. It is exact for one server, and for exponential times.
+/// 2. It is exact for one server and for exponential times.
 ///
 /// A. M. Lee and P. A. Longton, "Queueing processes associated with airline passenger check-in",
 /// Operational Research Quarterly 10, 1959.
@@ -80,7 +80,7 @@ pub fn lee_longton(rate: f64, servers: usize, time: Time) -> f64 {
 }
 
 /// Mean waits with two priorities: W(1 − ρ) / (1 − σ) for requests that go first, and W / (1 − σ)
-/// for the rest. W is the mean wait in order of arrival, and σ the part of the load ρ that goes
+/// for the rest. W is the mean wait in order of arrival, and σ is the part of the load ρ that goes
 /// first. Requests are not interrupted. Both waits are infinite for a load of 1 or more.
 ///
 /// A. Cobham, "Priority assignment in waiting line problems", Operations Research 2, 1954.
@@ -184,7 +184,7 @@ mod tests {
             assert!((shed_share(servers, places, load) / counted - 1.0).abs() < 1e-9);
         }
         assert_eq!(shed_share(1, 8, 0.0), 0.0);
-        // The maximum takes constant time.
+        // Even the maximum number of places takes constant time.
         assert_eq!(shed_share(1024, 1 << 31, 900.0), 0.0);
         assert!((erlang_b(1 << 40, 10.0)).abs() < 1e-300);
     }

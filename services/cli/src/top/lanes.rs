@@ -58,7 +58,7 @@ fn add(counts: &mut Histogram, bound: f64, count: f64) {
     }
 }
 
-/// A quantile, only as precise as the buckets of the histogram.
+/// A quantile that is only as precise as the histogram's buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bound {
     AtMost(f64),
@@ -152,7 +152,7 @@ pub(super) fn replica(
             return Replica { name, error, ..Replica::default() };
         }
     };
-    // Counters restart with the process.
+    // Counters are reset when the process restarts.
     let uptime = |reading: &Reading| reading.view["uptime_seconds"].as_f64().unwrap_or_default();
     let before = before.filter(|before| uptime(before) <= uptime(now));
     let lanes = now.view["lanes"].as_array().into_iter().flatten();

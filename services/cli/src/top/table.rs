@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::lanes::{Bound, Lane, Sort, View};
 
-/// A column after replica and busy share.
+/// A table column, shown after the replica and busy share columns.
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) cell: fn(&Lane) -> String,

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let app = App::<Settings>::new(name, version, env!("CARGO_PKG_DESCRIPTION"));
     app.run(|settings, start| {
-        // Not a key, because `--check` and `/config` would show the password.
+        // Not a configuration key, because `--check` and `/config` would show the password.
         let url = std::env::var("DATABASE_URL").unwrap_or_else(|_| DATABASE.to_owned());
         let drained = start.try_serve(move |lane| {
             let (url, greeting) = (url.clone(), settings.greeting.clone());

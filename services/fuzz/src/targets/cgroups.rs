@@ -30,7 +30,7 @@ fn cpu_list(text: &str) {
 /// A cgroup's quotas, weights and partitions, and quota counters.
 ///
 /// A quota is a finite number of CPUs above 0, and the same in both cgroup versions. A weight
-/// matches few numbers of CPUs, and shares match at most one.
+/// matches only a few CPU counts, and shares match at most one.
 pub(super) const QUOTA: Target = Target {
     name: "quota",
     run: |input| text(input, quota),
@@ -61,9 +61,9 @@ fn quota(text: &str) {
     }
     let [weight, shares] = requests(text, MOST);
     assert!(shares.len() <= 1, "{shares:?}");
-    // The conversions agree at most on neighbouring numbers.
+    // Only neighbouring numbers of CPUs convert to the same weight.
     assert!(weight.len() <= 4, "{weight:?}");
-    // Any time that fits the kernel's file survives: v1 has nanoseconds, v2 microseconds.
+    // Any time that fits the kernel's file survives: v1 uses nanoseconds, and v2 uses microseconds.
     if let Some((periods, throttled, nanos)) = throttling(text) {
         let time = |name, value: u128| text.contains(name) && text.contains(&value.to_string());
         assert!(text.contains(&periods.to_string()) && text.contains(&throttled.to_string()));
@@ -77,7 +77,7 @@ fn quota(text: &str) {
 /// Each directory is the parent of the one before, up to the mount point. A mount point with any
 /// character round-trips through the kernel's escapes.
 ///
-/// The input is one file, a line `---`, then the other file.
+/// The input is one file, a `---` line and the other file.
 pub(super) const CGROUP_PLACE: Target = Target {
     name: "cgroup_place",
     run: |input| text(input, cgroup_place),

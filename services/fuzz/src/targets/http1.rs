@@ -50,7 +50,7 @@ fn framing(input: &[u8]) {
     let whole = follow([bytes].into_iter().filter(|piece| !piece.is_empty()));
     if let Some((at, _, fault)) = &whole {
         assert!(*at <= bytes.len(), "{fault}");
-        // Bytes that may pass are not cut earlier.
+        // The bytes before the cut are not cut any earlier.
         let passed = [&bytes[..*at]].into_iter().filter(|piece| !piece.is_empty());
         assert!(follow(passed).is_none_or(|(again, ..)| again == *at), "{fault}");
     }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Target, text};
 
-/// Load reports from any counters. Both forms contain the same values, within the bounds that Envoy
-/// needs.
+/// Load reports computed from arbitrary counters. Both forms contain the same values, within the
+/// bounds that Envoy needs.
 ///
 /// The input is a sequence of samples of 7 numbers of 8 bytes each, little-endian.
 pub(super) const LOAD_REPORT: Target = Target {

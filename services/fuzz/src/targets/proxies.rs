@@ -1,4 +1,4 @@
-//! What proxies send about clients.
+//! Client information that proxies send.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::Target;
 
 const LONGEST: usize = 4096;
 
-/// The PROXY protocol header is partial up to its last byte and complete from there on, whatever
+/// The PROXY protocol header is partial up to its last byte and complete after that, whatever
 /// follows.
 pub(super) const PROXY_HEADER: Target = Target {
     name: "proxy_header",
@@ -58,7 +58,7 @@ fn header(input: &[u8]) {
 
 /// The client behind proxies. Text written by a client never hides what a proxy appends.
 ///
-/// The first byte selects the header; its lines follow.
+/// The first byte selects the header. The rest of the input contains the header's lines.
 pub(super) const CLIENT_ADDRESS: Target = Target {
     name: "client_address",
     run: client,

@@ -8,7 +8,7 @@ use super::{Target, text};
 ///
 /// The output of `--check` is a configuration file with the same values.
 ///
-/// The input is a TOML file, a line `---`, then a line per variable (`NAME=value`) or flag.
+/// The input is a TOML file, a `---` line, and one line per variable (`NAME=value`) or flag.
 pub(super) const CONFIGURATION: Target = Target {
     name: "configuration",
     run: |input| text(input, configuration),

@@ -19,7 +19,7 @@ use crate::settings::Service;
 /// Label with the slice's Service (Kubernetes API, EndpointSlice v1).
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 
-/// Delay to collect further changes: a step of a rollout often makes several.
+/// Delay to collect further changes, because a rollout step often makes several changes.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Minimum time between file writes, because Envoy's main thread reads each file.
@@ -117,8 +117,8 @@ impl Cluster {
         self.store().as_ref().is_some_and(Store::overflowed)
     }
 
-    /// Counts slices beyond the limit. Logs only the first until a list fits, because a rollout
-    /// changes slices many times.
+    /// Counts slices beyond the limit. Logs only the first such slice until a list fits, because a
+    /// rollout changes slices many times.
     fn note_limit(&self, not_taken: u64, before: bool) {
         if not_taken == 0 {
             return;

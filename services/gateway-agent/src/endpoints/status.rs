@@ -28,7 +28,7 @@ struct Figures {
 }
 
 impl Status {
-    /// Why Envoy has no file yet. `None` if this or an earlier agent wrote one.
+    /// Reason why Envoy has no file yet. `None` if this or an earlier agent wrote one.
     pub(crate) fn missing(&self) -> Option<String> {
         let Figures { file, watch_error, write_error, .. } = self.read();
         let error = write_error.or(watch_error);
@@ -133,8 +133,8 @@ impl Metrics<'_> {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// The label has Envoy's name, so that queries can join both sets of series. A label `cluster`
-    /// would hide the external label of the Kubernetes cluster.
+    /// The label has the same name as Envoy's, so that queries can join both sets of series. A
+    /// `cluster` label would hide the Kubernetes cluster's external label.
     fn line(&mut self, name: &str, cluster: &str, labels: &str, value: f64) {
         let labels = format!("{{envoy_cluster_name=\"{cluster}\"{labels}}}");
         let _ = writeln!(self.0, "corelane_gateway_agent_{name}{labels} {value}");

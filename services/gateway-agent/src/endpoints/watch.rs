@@ -26,8 +26,8 @@ const WATCH_SECONDS: u32 = 60;
 /// After this time without a bookmark or the end of the watch, the connection is considered dead.
 pub(crate) const SILENCE: Duration = Duration::from_secs(75);
 
-/// Shortest and longest pause after failures. Even the longest is short, because an agent sends few
-/// requests and stale endpoints make gateways fail requests.
+/// Shortest and longest pause after failures. Even the longest pause is short, because an agent
+/// sends few requests and stale endpoints make gateways fail requests.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 #[derive(Debug)]

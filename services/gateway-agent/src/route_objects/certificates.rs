@@ -43,7 +43,7 @@ impl References<'_> {
         all.filter_map(secret).collect()
     }
 
-    /// Certificates of a listener, or why the first unusable one is unusable.
+    /// A listener's certificates, or the reason why the first unusable certificate cannot be used.
     pub(crate) fn certificates(
         &self,
         listener: &Listener,
@@ -93,8 +93,8 @@ fn invalid(words: &str) -> Verdict {
 }
 
 /// Copies the filter chain of the chart's listeners for each hostname. The original chain serves
-/// all other names with the chart's certificate, unless a listener without hostname brings its own.
-/// Envoy replaces chains without closing connections on unchanged chains.
+/// all other names with the chart's certificate, unless a listener without a hostname has its own
+/// certificate. Envoy replaces chains without closing connections on unchanged chains.
 pub(crate) fn listeners(prototypes: &[Value], chains: &[Chain], folder: &Path) -> Vec<Value> {
     let listener = |prototype: &Value| {
         let mut listener = prototype.clone();

@@ -139,7 +139,7 @@ fn pattern(regex: &str, substitution: &str) -> Value {
     json!({"pattern": {"regex": regex}, "substitution": substitution})
 }
 
-/// Escapes a text as a regular expression that matches only itself.
+/// Escapes text into a regular expression that matches only that text.
 fn quoted(text: &str) -> String {
     let mut all = String::new();
     for character in text.chars() {

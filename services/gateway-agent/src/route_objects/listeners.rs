@@ -112,7 +112,7 @@ fn accepted(listener: &Listener, pods: &Pods) -> Verdict {
     }
 }
 
-/// Conflicting listeners are both left unserved.
+/// Neither of two conflicting listeners is served.
 fn conflict(listener: &Listener, other: &Listener) -> Option<Verdict> {
     let name = |it: &Listener| it.hostname.clone().unwrap_or_default();
     if std::ptr::eq(listener, other) || listener.port != other.port {

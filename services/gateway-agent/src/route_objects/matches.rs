@@ -12,7 +12,7 @@ pub(crate) struct Matched {
     query: Vec<Value>,
     /// The path or prefix that a rewrite replaces.
     pub(crate) prefix: String,
-    /// Rank of the match; the greatest goes first.
+    /// Rank of the match; the highest rank goes first.
     pub(crate) order: [usize; 5],
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn matched(of: &Match, kind: Kind) -> Result<Matched, Unsupported> {
     let mut seen = Vec::new();
     for header in &of.headers {
         exact(header, "headers")?;
-        // The first of several headers with the same name counts.
+        // If several headers have the same name, the first one applies.
         let name = header.name.to_ascii_lowercase();
         if !seen.contains(&name) {
             headers.push(text(header));

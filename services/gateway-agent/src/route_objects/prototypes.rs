@@ -10,7 +10,7 @@ use super::backends::Target;
 use crate::settings::Service;
 
 const PLACE: &str = "corelane-prototype";
-/// What replicas must prove names the Service by these.
+/// Placeholders for the Service in the certificate names that replicas must present.
 const NAMESPACE: &str = "PROTOTYPE_NAMESPACE";
 const NAME: &str = "PROTOTYPE_SERVICE";
 
@@ -20,8 +20,8 @@ pub(crate) struct Prototypes {
     pub(crate) clusters: BTreeMap<String, Value>,
 }
 
-/// One route of the values becomes several Envoy routes, which differ in the requests that may be
-/// retried.
+/// One route in the values becomes several Envoy routes, which differ in the requests that Envoy
+/// may retry.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Routes {
     pub(crate) http: Vec<Value>,
@@ -30,7 +30,8 @@ pub(crate) struct Routes {
 }
 
 impl Prototypes {
-    /// A cluster named after the target. The name also determines the path of its endpoints.
+    /// A cluster named after the target. The name also determines the path of the cluster's
+    /// endpoints file.
     pub(crate) fn cluster(&self, target: &Target) -> Value {
         let mut cluster = self.clusters.get(target.prototype()).cloned().unwrap_or_default();
         let Service { namespace, name, port, .. } = &target.service;

@@ -15,7 +15,7 @@ use super::status::Verdict;
 /// No cluster has this name, so requests get the response for a missing cluster.
 const NOWHERE: &str = "invalid-backend";
 
-/// Envoy routes of one match. The fields determine their order among other routes (Gateway API),
+/// Envoy routes for one match. The fields determine their order among other routes (Gateway API),
 /// before the route's age.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -228,7 +228,7 @@ fn supported(rule: &Rule) -> Result<(), Unsupported> {
     }
 }
 
-/// Timeouts of the whole request and of each attempt. Without retries, the shorter one applies to
+/// Timeouts for the whole request and for each attempt. Without retries, the shorter one applies to
 /// the only attempt.
 fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupported> {
     let read = |text: &Option<String>| text.as_deref().map(milliseconds).transpose();

@@ -34,7 +34,7 @@ impl Verdict {
 ///
 /// All pods of a gateway compute the same status, because it depends only on the objects. A pod
 /// writes only differences, and only if the object is unchanged since the read: the first pod
-/// succeeds, and the others find nothing to write. Therefore no leader is needed.
+/// succeeds, and the other pods find nothing to write. Therefore no leader is needed.
 pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     match wanted {
         Value::Object(fields) if fields.contains_key("observedGeneration") => {

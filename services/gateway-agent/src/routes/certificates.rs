@@ -17,7 +17,7 @@ use serde_json::json;
 
 const FOLDER: &str = "certificates";
 
-/// Why Envoy could not use a certificate. Envoy would then hold back all other listeners.
+/// Reason why Envoy could not use a certificate. Envoy would then hold back all other listeners.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("tls.crt has no certificate in PEM")]
@@ -98,7 +98,7 @@ impl Files {
         wanted.keys().filter(|name| !self.written.contains_key(*name)).count()
     }
 
-    /// Replaces files that differ, by a rename. Returns whether any differed.
+    /// Atomically replaces files that differ. Returns whether any differed.
     pub(crate) fn write(&mut self, wanted: &Certificates) -> io::Result<bool> {
         let mut changed = false;
         for (name, certificate) in wanted {
@@ -191,7 +191,7 @@ pub(crate) mod tests {
         assert_eq!(text, both["shop/a"].resource("shop/a"));
         let mode = fs::metadata(at("b/a")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // A later agent that has not written any file.
+        // A later agent, which has not written any files itself.
         Files::new(folder.path()).retain(&first);
         assert!(at("shop/a").exists() && !at("b/a").exists());
     }

@@ -28,7 +28,7 @@ pub(crate) enum DesiredError {
     Form(&'static str, String),
 }
 
-/// The state that one source of routes wants. States are merged before they are applied.
+/// Desired state from one source of routes. States are merged before they are applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Desired {
     /// `envoy.config.cluster.v3.Cluster` by name. If the agent supplies the endpoints, the metadata

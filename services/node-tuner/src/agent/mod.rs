@@ -96,7 +96,7 @@ async fn keep(settings: &Settings) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Runs passes until the process exits. They do not need the API server.
+/// Runs passes, which do not need the API server, until the process exits.
 async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(), AgentError> {
     let all = settings.clone();
     let mut passes = spawn_blocking(move || Passes::new(&all)).await?;
@@ -228,8 +228,8 @@ impl Talks<'_> {
         }
     }
 
-    /// Records that the taint was removed. While this agent restores, nobody adds it again, so
-    /// losing the API server later changes nothing.
+    /// Records that the taint was removed. While this agent is restoring the node, nothing adds the
+    /// taint again, so losing the API server later has no effect.
     fn untainted(&self, outcome: &kube::Result<bool>) {
         let mut facts = self.status.facts();
         if facts.tainted.is_some() {

@@ -116,7 +116,7 @@ impl Envoy {
     }
 
     /// Waits until all clusters can receive requests. A cluster that times out must not hold back
-    /// the others.
+    /// the other clusters.
     pub(crate) async fn warmed(&self) -> Result<(), AdminError> {
         let names = ["cluster_manager.warming_clusters".to_owned()];
         let until = Instant::now() + WARM;

@@ -1,7 +1,8 @@
 //! Writes Envoy's files in an order that gives every request a cluster.
 //!
-//! New clusters and their endpoints come first. When Envoy has them ready, the routes follow, and
-//! obsolete clusters are removed last. If Envoy rejects a file, the previous content is restored.
+//! New clusters and their endpoints are written first. Once Envoy is ready to use them, the routes
+//! follow. Obsolete clusters are removed last. If Envoy rejects a file, the previous content is
+//! restored.
 
 mod envoy;
 
@@ -144,7 +145,7 @@ impl Applier {
         self.status.taken_before();
     }
 
-    /// Makes Envoy use a state. If Envoy is not running, writes the files and waits for it.
+    /// Applies a state to Envoy. If Envoy is not running, writes the files and waits for it.
     async fn apply(
         &mut self,
         wanted: &Desired,
