@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A server on free ports of `127.0.0.1`, on its own threads. Dropping it drains it.
 ///
-/// It uses its [`Builder`]'s settings, except that addresses are free ports, signals are left to
+/// It uses the [`Builder`]'s settings, except that addresses are free ports, signals are left to
 /// the test runner, and [`Drain::settle`](crate::Drain::settle) is 0. Several test servers can run
 /// side by side.
 ///
@@ -118,7 +118,7 @@ impl TestServer {
         self.admin
     }
 
-    /// A handle of the server, for its phase and its dependencies.
+    /// The server's handle, which gives access to its phase and its dependencies.
     pub fn handle(&self) -> &ServerHandle {
         &self.handle
     }

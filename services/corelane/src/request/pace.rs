@@ -14,7 +14,7 @@ impl Pace {
         Pace { rate, grace }
     }
 
-    /// Time that a client has before its first byte.
+    /// Time that a client has until its first byte.
     pub(crate) fn grace(self) -> Duration {
         self.grace
     }

@@ -26,7 +26,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Pending(Registry<Rc<Waiting>>);
 
 impl Pending {
-    /// Wakes requests whose deadline has passed; they then see that they have expired.
+    /// Wakes requests whose deadline has passed, which then find that they have expired.
     pub(crate) fn expire(&self, now: Tick) {
         for (_, waiting) in self.0.all().iter() {
             let lasted = Duration::from_nanos(now.since(waiting.begun));

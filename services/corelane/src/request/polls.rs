@@ -11,7 +11,8 @@ pub(crate) struct Polls {
     reasons: Cell<u8>,
     plan: Cell<u32>,
     begun: Cell<Tick>,
-    /// Start of the current poll, and the number of requests that its connection had served before.
+    /// Start of the current poll, and the number of requests that its connection had served before
+    /// it.
     current: Cell<Option<(Tick, u64)>>,
 }
 
@@ -87,7 +88,7 @@ impl Polls {
         (time.plan == self.plan.get()).then(|| f64::from(time.nanos) / 1e9 / requests as f64)
     }
 
-    /// The connection's share of the lane's time; `None` if it was not measured.
+    /// The connection's share of the lane's time, or `None` if it was not measured.
     pub(crate) fn share(&self, time: PollTime) -> Option<f64> {
         let measured = || Tick::now().since(self.begun.get()).max(1) as f64;
         (time.plan == self.plan.get()).then(|| f64::from(time.nanos) / measured())

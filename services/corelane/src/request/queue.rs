@@ -1,9 +1,9 @@
-//! A lane's slots and the requests waiting for one.
+//! A lane's slots and the requests waiting for a slot.
 //!
-//! A cheap request starts at once if a slot is free and not reserved for a waiting request; others
-//! are queued. The lane starts queued requests one at a time and polls its sockets in between. A
-//! cheap request therefore waits for at most one slow handler, not for all that arrived in the same
-//! batch.
+//! A cheap request starts at once if a slot is free and not reserved for a waiting request. All
+//! other requests are queued. The lane starts queued requests one at a time and polls its sockets
+//! in between. A cheap request therefore waits for at most one slow handler rather than for all
+//! slow handlers in the same batch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 pub(crate) enum Turn {
     Here(Slot),
-    /// On the slow lane of this other lane, which is idle.
+    /// The request runs on the slow lane of this other lane, which is idle.
     There(usize),
 }
 
@@ -64,21 +64,21 @@ impl Queue {
     }
 
     /// Admits a request that arrived at `now` and is expected to hold the lane for `expected`
-    /// nanoseconds. `is_bound` means that only this lane can serve it.
+    /// nanoseconds. `is_bound` means that only this lane can serve the request.
     pub(crate) fn admit(self: &Rc<Self>, expected: u64, now: Tick, is_bound: bool) -> Admission {
         if self.turns.may_start(expected) {
             return Admission::Start(Slot::take(self));
         }
-        // Excludes the request's own time, which does not delay its start. Otherwise a route whose
-        // estimate once exceeded the timeout would be rejected forever, and the estimate could
-        // never improve.
+        // This time excludes the request itself, which does not delay its own start. Otherwise a
+        // route whose estimate once exceeded the timeout would be rejected forever, and the
+        // estimate could never improve.
         let before = self.metrics().expected.get().saturating_sub(expected);
         let late = Duration::from_nanos(before) > self.timeout;
         if late || self.turns.is_full() {
             return Admission::Shed;
         }
         let waiter = Rc::new(Waiter::default());
-        // Handing over a request takes about as long as this.
+        // Handing over a request takes about as long as `BRIEF`.
         let may_move = !is_bound && expected >= BRIEF;
         let waiting = Ranked { expected, may_move, waiter: Rc::clone(&waiter) };
         let place = self.turns.push(now.nanos(), expected, waiting);
@@ -91,15 +91,15 @@ impl Queue {
         &self.lane.shared().metrics
     }
 
-    /// Takes the next request if a waiting one can start.
+    /// Takes the next request if a waiting request can start.
     fn next(self: &Rc<Self>) -> Option<(Rc<Waiter>, Turn)> {
         let (first, turn) = self.turns.next(|first, has_slot| self.turn(first, has_slot))?;
         self.metrics().queued.sub(1);
         Some((first.waiter, turn))
     }
 
-    /// Where the first waiting request starts; `None` if it cannot start yet. An idle lane takes it
-    /// if other requests behind it would wait long.
+    /// The place where the first waiting request starts, or `None` if it cannot start yet. An idle
+    /// lane takes the request if the requests behind it would otherwise wait too long.
     fn turn(self: &Rc<Self>, first: &Ranked, has_slot: bool) -> Option<Turn> {
         let behind = self.metrics().expected.get().saturating_sub(first.expected);
         let behind = Duration::from_nanos(behind);
@@ -197,7 +197,7 @@ impl Drop for Slot {
     }
 }
 
-/// Expected lane time in nanoseconds below which a request starts on its own lane without waiting
+/// Expected lane time, in nanoseconds, below which a request starts on its own lane without waiting
 /// for its turn. Waiting or moving would cost the request more than it would save others.
 pub const BRIEF: u64 = 100_000;
 
@@ -206,8 +206,8 @@ pub const BRIEF: u64 = 100_000;
 /// not grow while it waits.
 pub const HANDICAP: u64 = 8;
 
-/// The slots of a queue and the requests waiting for one. Uses no clock and no tasks, so the
-/// capacity model can run it in simulated time.
+/// A queue's slots and the requests waiting for a slot. Uses no clock and no tasks, so the capacity
+/// model can run it in simulated time.
 #[derive(Debug)]
 pub struct Turns<T> {
     slots: usize,
@@ -219,7 +219,7 @@ pub struct Turns<T> {
     owed: Cell<bool>,
 }
 
-/// The place of a waiting request; the smallest one has the next turn.
+/// The place of a waiting request. The request with the smallest place is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     since: u64,
@@ -276,8 +276,8 @@ impl<T> Turns<T> {
         expected < BRIEF && self.running.get() + usize::from(owed) < self.slots
     }
 
-    /// Whether the queue is full. A request that waits for its turn while a slot is free does not
-    /// count.
+    /// Whether the queue is full. A request that is waiting for its turn while a slot is free is
+    /// not counted.
     pub fn is_full(&self) -> bool {
         let all = self.running.get() + self.waiting.borrow().len();
         all >= self.slots.saturating_add(self.capacity)
@@ -303,7 +303,7 @@ impl<T> Turns<T> {
         Some((first.remove(), started))
     }
 
-    /// Removes an abandoned request if it still waits.
+    /// Removes an abandoned request if it is still waiting.
     pub fn leave(&self, place: Place) -> Option<T> {
         self.waiting.borrow_mut().remove(&place)
     }

@@ -1,6 +1,6 @@
-//! Request records: id, trace and times for observers.
+//! Request records, which hold the id, trace and durations for observers.
 //!
-//! A record is boxed, so a request without one carries only an empty word. Boxes are reused.
+//! A record is boxed, so a request without a record carries only an empty word. Boxes are reused.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -56,7 +56,7 @@ impl RequestRecord {
         self.trace.as_ref().filter(|it| it.is_sampled()).map(TraceContext::trace_id)
     }
 
-    /// Records that the handler starts.
+    /// Records that the handler is starting.
     pub(crate) fn start(&mut self, now: Tick) {
         self.started = Some(now);
     }
@@ -67,11 +67,11 @@ impl RequestRecord {
 
     pub(crate) fn answer(&mut self, status: StatusCode, now: Tick) {
         (self.status, self.made) = (Some(status), Some(now));
-        // hyper neither sends nor polls a body for these.
+        // hyper neither sends nor polls a body for these responses.
         self.whole = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     }
 
-    /// Records that the response body produced `bytes` bytes; `whole` if it has ended.
+    /// Records that the response body has produced `bytes` bytes. `whole` means that it has ended.
     pub(crate) fn give(&mut self, bytes: usize, whole: bool) {
         self.body_bytes += bytes as u64;
         self.whole |= whole;
@@ -198,7 +198,7 @@ impl RequestRecords {
     }
 
     /// Tracks a request that began at `begun`, `accept` nanoseconds after the accept of its
-    /// connection. `client` finds the client's address for observers that want it.
+    /// connection. `client` determines the client's address for observers that need it.
     pub(crate) fn follow<B: Body>(
         &self,
         request: &Request<B>,

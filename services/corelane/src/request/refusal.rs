@@ -1,5 +1,4 @@
-//! Responses that the server itself creates: for requests that it rejects, and for errors of the
-//! service.
+//! Responses that the server itself creates for requests that it rejects and for service errors.
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,9 +21,9 @@ use crate::request::current;
 use crate::request::in_flight::InFlightRequest;
 use crate::request::lane_state::LaneState;
 
-/// The largest body that a [`RouteLimits`](crate::RouteLimits) layer of this process allows. If it
-/// exceeds the server's limit, the server calls its service for every size, because only the
-/// service knows the route of a request.
+/// The largest body that a [`RouteLimits`](crate::RouteLimits) layer of this process allows. If
+/// this size exceeds the server's limit, the server calls its service for bodies of any size,
+/// because only the service knows the request's route.
 static LARGEST_BODY: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn raise_largest_body(bytes: u64) {
@@ -39,7 +38,7 @@ pub(super) fn overloaded(lane: &LaneState) -> Problem {
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
-/// For requests that arrive while clients leave earlier responses unread.
+/// The response for requests that arrive while clients leave earlier responses unread.
 pub(super) fn crowded() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
         .detail("too many bytes of other responses wait for their clients")
@@ -65,7 +64,7 @@ pub(super) fn refusal(
     if let Some(problem) = conformance::refusal(request, lane.secure) {
         return Some((RequestRefusal::Invalid, problem));
     }
-    // For HTTP/1.1, the stream enforces the size and hyper the number of fields.
+    // For HTTP/1.1, the stream enforces the size limit, and hyper enforces the limit on fields.
     if request.version() == Version::HTTP_2 {
         let (fields, bytes) = (lane.limits.headers, lane.limits.header_bytes);
         if request.headers().len() > fields {
@@ -100,7 +99,7 @@ pub(crate) fn too_many_headers(allowed: usize) -> Problem {
     problem.detail(format!("a request may have at most {allowed} header fields"))
 }
 
-/// `is_list` means that the bytes are counted as in HTTP/2.
+/// `is_list` means that bytes are counted as in HTTP/2.
 pub(crate) fn header_too_large(allowed: usize, is_list: bool) -> Problem {
     let problem = Problem::from(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     problem.detail(match is_list {
@@ -140,7 +139,7 @@ pub(super) fn too_large(allowed: u64) -> Problem {
         .detail(format!("a request body may have at most {allowed} bytes"))
 }
 
-/// The response for an error of the service. Logs the details, which the client must not see.
+/// The response for a service error. Logs the details, which the client must not see.
 pub(super) fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
     let lane = &in_flight.lane;
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());

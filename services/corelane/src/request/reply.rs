@@ -38,7 +38,7 @@ pin_project! {
         in_flight: Option<Box<InFlightRequest>>,
         // When the handler started.
         started: Tick,
-        // Set while the request waits.
+        // Set while the request is waiting.
         pending: Option<PendingRequest>,
     }
 }
@@ -59,9 +59,10 @@ pin_project! {
 
 /// A request that its service has not received.
 enum Step<S> {
-    /// Not polled yet. hyper calls the service for many HTTP/2 streams at once and polls them one
-    /// by one, so the admission of later streams can use the cost of earlier ones. An HTTP/1.1
-    /// request may be called while the previous response still waits for its client.
+    /// The request has not been polled yet. hyper calls the service for many HTTP/2 streams at once
+    /// and polls them one by one, so the admission of later streams can use the cost of earlier
+    /// streams. hyper may call the service for an HTTP/1.1 request while the previous response is
+    /// still waiting for its client.
     Arrived(Call<S>),
     Waiting(Queued, Call<S>),
     Refused(Box<Problem>),
@@ -70,8 +71,8 @@ enum Step<S> {
 type Call<S> = Box<(S, Request<Incoming>)>;
 
 impl<S: HttpService> Reply<S> {
-    /// A plain request, to be polled at once. `has_body` means that part of the body is still to
-    /// come.
+    /// A plain request, to be polled at once. `has_body` means that part of the body has not
+    /// arrived yet.
     pub(crate) fn plain(
         service: &S,
         lane: &Rc<LaneState>,
@@ -135,7 +136,7 @@ impl<S: HttpService> Progress<S> {
         Progress::Outside { step: Some(step) }
     }
 
-    /// The state after everything that the request needed was released.
+    /// The state after everything that the request needed has been released.
     fn released() -> Self {
         Progress::Outside { step: None }
     }
@@ -238,8 +239,8 @@ impl<S: HttpService> Progress<S> {
         }
     }
 
-    /// Admits a request that has arrived, or starts one whose turn has come. `polled` is when this
-    /// poll began, if known.
+    /// Admits a request that has arrived, or starts a request whose turn has come. `polled` is the
+    /// start of this poll, if known.
     fn advance(
         mut self: Pin<&mut Self>,
         in_flight: &mut InFlightRequest,
@@ -386,7 +387,7 @@ fn returned(
     Poll::Ready(match outcome {
         Some(Ok(Ok(response))) => Ok(response),
         Some(Ok(Err(error))) => Err(failure(error, in_flight)),
-        // Counted and logged like a panic on the lane.
+        // The panic is counted and logged like a panic on the lane.
         Some(Err(panic)) => guard(in_flight, || resume_unwind(panic)),
         None => Err(Problem::from(StatusCode::INTERNAL_SERVER_ERROR)),
     })

@@ -4,8 +4,8 @@
 //! Proxies cannot see the overload, but each replica knows how much of its load it rejects, so it
 //! marks at most one rejected request per [`COST`] finished requests. If a fleet finishes `f`
 //! requests, at most `f / COST` of them are retries. The load therefore grows to at most `COST /
-//! (COST - 1)` times what clients sent, which is 1.2. Each lane also allows a burst after a quiet
-//! time.
+//! (COST - 1)` = 1.2 times the requests that clients sent. Each lane also allows a burst after a
+//! quiet period.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Limits of one route: a tower layer around part of a service.
+//! Per-route limits: a tower layer around part of a service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,11 +18,11 @@ use crate::request::refusal::{
     header_bytes, header_list_bytes, header_too_large, raise_largest_body, too_large,
 };
 
-/// Limits for requests behind this layer, in place of the server's limits. `None` keeps the
+/// Limits for requests behind this layer, which replace the server's limits. `None` keeps the
 /// server's limit.
 ///
-/// With axum, use it as the layer of a route or of a nested `Router`. Of two nested layers, the
-/// inner one applies. If the header already shows that a request must be rejected, the service
+/// With axum, use it as the layer of a route or of a nested `Router`. If two layers are nested, the
+/// inner layer applies. If the header already shows that a request must be rejected, the service
 /// behind the layer does not receive it. Without a server, such as in a test of the service, the
 /// limits apply to the header and to bodies of known length.
 ///
@@ -55,21 +55,21 @@ pub struct RouteLimits {
     /// If any layer of the process raises the limit, every route is called with bodies of any size.
     /// A route without the layer then fails when it reads a body that is too large.
     pub body_bytes: Option<u64>,
-    /// Maximum bytes of a request's header section; larger ones get `431`. Only limits below
-    /// [`Limits::header_bytes`](crate::Limits::header_bytes) have an effect, because the server
-    /// reads the header before it knows the route. HTTP/2 adds 32 per field (RFC 9113 section
-    /// 6.5.2).
+    /// Maximum bytes of a request's header section. Requests with a larger header get `431`. Only
+    /// limits below [`Limits::header_bytes`](crate::Limits::header_bytes) have an effect, because
+    /// the server reads the header before it knows the route. HTTP/2 adds 32 bytes per field (RFC
+    /// 9113 section 6.5.2).
     pub header_bytes: Option<usize>,
     /// Maximum time from a request's header to the head of its response, above or below
-    /// [`Timeouts::request`](crate::Timeouts::request). [`deadline`](crate::deadline) follows this
-    /// limit, and so does the `503`, which may be up to a second late. Time in the queue before the
-    /// call counts.
+    /// [`Timeouts::request`](crate::Timeouts::request). Both [`deadline`](crate::deadline) and the
+    /// `503`, which may be up to a second late, follow this limit. Time spent in the queue before
+    /// the call counts.
     pub request: Option<Duration>,
 }
 
 impl RouteLimits {
-    /// Applies the limits to the request, which is the current one if there is a server. Returns
-    /// the reason to reject it, if any.
+    /// Applies the limits to the request, which is the current request if there is a server.
+    /// Returns the reason to reject the request, if any.
     fn refusal<B: Body>(&self, request: &Request<B>) -> Option<(RequestRefusal, Problem)> {
         if let Some(allowed) = self.header_bytes {
             let is_list = request.version() == Version::HTTP_2;

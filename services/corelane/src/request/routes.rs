@@ -12,7 +12,7 @@ pub(crate) const MAX_ROUTES: usize = 64;
 pub(crate) const LEARNT_ROUTES: usize = 64;
 pub(crate) const MAX_LEARNT_ROUTES: usize = 512;
 
-/// A server's templates: from its settings, then [`OTHER`], then learnt ones.
+/// A server's templates: those in its settings, then [`OTHER`], then learnt templates.
 #[derive(Debug)]
 pub(crate) struct Routes {
     given: matchit::Router<usize>,
@@ -38,12 +38,14 @@ impl Routes {
         Ok(Routes { given, names, learnt: (0..learnt).map(|_| OnceLock::new()).collect() })
     }
 
-    /// Index of [`OTHER`]: after the configured templates and before the learnt ones.
+    /// Index of [`OTHER`], which follows the configured templates and precedes the learnt
+    /// templates.
     pub(crate) fn other(&self) -> usize {
         self.names.len() - 1
     }
 
-    /// Rows of a per-route table at the start, and after a template is learnt.
+    /// Number of rows of a per-route table at startup, and the number of rows added when a template
+    /// is learnt.
     pub(crate) fn rows(&self) -> (usize, usize) {
         (self.names.len(), self.learnt.len())
     }
@@ -100,7 +102,7 @@ impl LaneRoutes {
         &self.all
     }
 
-    /// Index of a template; the lane learns templates that are not in the settings.
+    /// Index of a template. The lane learns templates that are not in the settings.
     pub(crate) fn index_of(&self, template: &str) -> usize {
         let given = self.all.names[..self.all.other()].iter().position(|name| name == template);
         given.unwrap_or_else(|| self.learn(template))
@@ -119,8 +121,8 @@ impl LaneRoutes {
         self.learnt.borrow().matcher.at(path).map_or(other, |found| *found.value)
     }
 
-    /// Index of the route of a request that was found at `index` and whose service names this
-    /// template. Templates from the settings take precedence.
+    /// Route index of a request that was found at `index` and whose service names this template.
+    /// Templates from the settings take precedence.
     #[inline]
     pub(crate) fn settle(&self, index: usize, template: &str) -> usize {
         let other = self.all.other();
@@ -142,7 +144,8 @@ impl LaneRoutes {
         if !learnt.known.contains(&index) {
             learnt.known.push(index);
             self.has_learnt.set(true);
-            // A template that conflicts with another still names its requests after their calls.
+            // A template that conflicts with another template still names its requests after the
+            // service has been called.
             if let Err(error) = learnt.matcher.insert(template, index) {
                 tracing::debug!(template, %error, "a route is not matched before its call");
             }

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use crate::base::clock::Tick;
 
-/// Responses per turn up to which a batch saves nothing.
+/// Number of responses per turn up to which a batch saves nothing.
 const FEW: u32 = 8;
 
 const REPLIES: usize = 32;
@@ -20,7 +20,7 @@ const REPLIES: usize = 32;
 /// Maximum bytes in a batch.
 const BYTES: usize = 32 * 1024;
 
-/// Maximum size of a response that waits. For larger ones, the system call mostly copies.
+/// Maximum size of a response that may wait. For larger responses, the system call mostly copies.
 pub(crate) const REPLY: usize = 4096;
 
 /// Nanoseconds of expected handler time for which a response may wait.
@@ -97,7 +97,7 @@ impl SendBatch {
     }
 
     /// Called before a handler that will hold the lane for about `expected` nanoseconds. Responses
-    /// wait neither for an expensive handler nor for many cheap ones.
+    /// wait neither for an expensive handler nor for many cheap handlers.
     #[inline]
     pub(crate) fn before_handler(&self, now: Tick, expected: u64) {
         if !self.is_empty.get() {
@@ -125,7 +125,7 @@ impl SendBatch {
             begin = end;
         }
         replies.bytes.clear();
-        // Put back to keep the allocated memory.
+        // The batch is put back to keep its allocated memory.
         self.replies.replace(replies);
     }
 

@@ -1,4 +1,4 @@
-//! The service that a lane calls: its creation, and how it receives requests.
+//! The service that a lane calls: how it is created, and how it receives requests.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -16,8 +16,8 @@ use crate::base::phase::{Lifecycle, Phase};
 use crate::load::lane::Lane;
 use crate::request::body::Incoming;
 
-/// What [`Server::serve`](crate::Server::serve) requires of a `tower::Service`. Every type that
-/// meets these bounds implements it.
+/// The bounds that [`Server::serve`](crate::Server::serve) requires of a `tower::Service`. Every
+/// type that meets these bounds implements this trait.
 pub trait HttpService:
     Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>> + Clone + 'static
 {
@@ -33,8 +33,8 @@ where
     type Body = B;
 }
 
-/// A request that its service has not received. It stays where it was read until it is taken once,
-/// because repeated moves would take longer than reading it.
+/// A request that its service has not received. It stays where it was read until the service takes
+/// it, because repeated moves would take longer than reading it.
 #[derive(Debug)]
 pub(crate) struct Unserved<'a>(&'a mut Option<Request<Incoming>>);
 
@@ -85,7 +85,8 @@ where
     });
     let mut phase = lifecycle.watch();
     tokio::select! {
-        // A service that is ready at once starts serving, because clients may already wait for it.
+        // A service that is ready at once starts serving, because clients may already be waiting
+        // for it.
         biased;
         made = made => made.map(Some),
         _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),

@@ -1,4 +1,4 @@
-//! A lane's HTTP/2 streams that wait for their clients.
+//! A lane's HTTP/2 streams that are waiting for their clients.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ impl Streams {
         self.upgrade.replace(Some(exchange));
     }
 
-    /// The upgrade for the task about to start, if that task sends an upgrade's output.
+    /// The upgrade for the task that is about to start, if that task sends an upgrade's output.
     pub(crate) fn take_upgrade(&self) -> Option<Box<Exchange>> {
         self.upgrade.take()
     }

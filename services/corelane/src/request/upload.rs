@@ -1,7 +1,7 @@
 //! Request bodies that arrive in pieces: a channel from the connection to the service.
 //!
-//! The channel holds one piece, and the connection reads the next when the service polls for it. A
-//! service that does not read therefore slows its client down (TCP flow control) and costs no
+//! The channel holds one piece, and the connection reads the next piece when the service polls for
+//! it. A service that does not read therefore slows its client down (TCP flow control) and costs no
 //! memory.
 
 use std::io;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 
-/// Maximum bytes of an unread request body to discard for keeping the connection; discarding more
-/// costs more than a new connection.
+/// Maximum bytes of an unread request body to discard in order to keep the connection. Discarding
+/// more costs more than a new connection.
 pub(crate) const DISCARDED: u64 = 64 * 1024;
 
 /// The receiving end, from which the service reads on any thread.
@@ -65,8 +65,8 @@ impl BodyReader {
         }
         let told = inside.reader.replace(cx.waker().clone()).is_some();
         drop(inside);
-        // Once per piece: the connection polls the service in its own task, so each wake-up would
-        // otherwise cause another.
+        // The connection is woken once per piece: it polls the service in its own task, so each
+        // wake-up would otherwise cause another.
         if !told {
             self.pipe.connection.wake();
         }
@@ -114,8 +114,8 @@ impl Upload {
         self.pipe.inside().unread.is_some_and(|unread| unread > DISCARDED)
     }
 
-    /// Whether to read a piece now: the service waits for it, or has dropped the body and the rest
-    /// is small enough to discard.
+    /// Whether to read a piece now: the service is waiting for it, or has dropped the body and the
+    /// rest is small enough to discard.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         // Registered before the check, so that no wake-up is missed.
         self.pipe.connection.register(cx.waker());

@@ -20,7 +20,7 @@ use crate::server::shared::Shared;
 use crate::slow::settings::SlowLanes;
 use crate::transport::tls::Termination;
 
-/// Maximum number of listeners, each of which needs descriptors on every lane.
+/// Maximum number of listeners. Each listener needs descriptors on every lane.
 const MAX_LISTENS: usize = 64;
 
 impl Builder {
@@ -106,13 +106,13 @@ impl Builder {
         Ok((view, plan))
     }
 
-    /// Checks the settings, raises the soft limit on open files and binds all listeners. Clients
-    /// can connect from then on and are served once [`Server::serve`] runs.
+    /// Checks the settings, raises the soft limit on open files and binds all listeners. From then
+    /// on, clients can connect, and they are served once [`Server::serve`] runs.
     ///
     /// # Errors
     ///
     /// A setting is out of bounds, a certificate or its key is unusable, or there are too few CPUs
-    /// for the lanes. It also fails if the limit on open files is too low, or an address cannot be
+    /// for the lanes. It also fails if the limit on open files is too low or an address cannot be
     /// bound.
     pub fn build(self) -> Result<Server, Error> {
         self.validate()?;

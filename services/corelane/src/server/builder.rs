@@ -59,8 +59,8 @@ impl Builder {
         self.listen(Listen::tcp(address))
     }
 
-    /// Adds a listener: a TCP address, a Unix socket, or an inherited socket. At most 64. Without
-    /// any, the server listens on `127.0.0.1:8080`.
+    /// Adds a listener: a TCP address, a Unix socket, or an inherited socket. At most 64. Without a
+    /// listener, the server listens on `127.0.0.1:8080`.
     ///
     /// All listeners share lanes, limits, TLS and the drain. With [`Placement::Hashed`], each lane
     /// has its own socket per TCP address. Unix and inherited sockets are shared by all lanes, and
@@ -80,8 +80,8 @@ impl Builder {
         self
     }
 
-    /// The header in which trusted proxies name their client. Choose the one that all of them
-    /// write, because a client may send the other with any content. Default
+    /// The header in which trusted proxies name their client. Choose the header that all of them
+    /// write, because a client may send the other header with any content. Default
     /// [`ForwardedHeader::XForwardedFor`].
     pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
         self.0.trust.header = header;
@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// How new connections get their lane. Default [`Placement::Hashed`].
+    /// How new connections are assigned to lanes. Default [`Placement::Hashed`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.0.placement = placement;
         self
@@ -158,14 +158,14 @@ impl Builder {
     /// that match no template are recorded as `other`.
     ///
     /// The load table learns the cost of a request from its method and route. The cost determines
-    /// the order in which queued requests start (cheap ones first) and the lane that
+    /// the order in which queued requests start (cheap requests first) and the lane that
     /// [`Placement::LeastLoaded`] chooses. It also determines which requests are rejected at once
     /// because they would wait longer than [`Timeouts::request`]. If every route is `other`, all
-    /// requests of a method are assumed to cost the same. Metrics, logs and `/lanes` name requests
-    /// by route too.
+    /// requests with the same method are assumed to cost the same. Metrics, logs and `/lanes` also
+    /// name requests by route.
     ///
     /// This setting does not route requests. You do not need it if the service names its routes
-    /// itself: with axum through the layer `corelane::axum::LearnRoutes` (feature `axum`),
+    /// itself: with axum, through the `corelane::axum::LearnRoutes` layer (feature `axum`), and
     /// otherwise through [`set_route`](crate::set_route). Templates listed here take precedence.
     pub fn routes<I>(mut self, templates: I) -> Self
     where
@@ -178,8 +178,8 @@ impl Builder {
 
     /// Maximum templates that the server learns from [`set_route`](crate::set_route), in addition
     /// to [`Builder::routes`]. Requests with further templates are recorded as `other`, and a
-    /// warning names the first one. Each template needs about 4 KiB per lane; the first one
-    /// reserves memory for all. Default 64; 0 to 512.
+    /// warning names the first of these templates. Each template needs about 4 KiB per lane. The
+    /// first template reserves memory for all of them. Default 64; 0 to 512.
     pub fn learnt_routes(mut self, most: usize) -> Self {
         self.0.learnt_routes = most;
         self
@@ -187,18 +187,18 @@ impl Builder {
 
     /// Whether each lane has a slow lane: a lower-priority thread on the same CPU, with its own
     /// event loop and its own instance of the service. Kinds of requests that would block their
-    /// lane for long run there, so that they do not delay others; the lane learns which kinds those
-    /// are. `None` disables slow lanes. Default [`SlowLanes::default`]: slow lanes if lanes are
-    /// pinned.
+    /// lane for long run on the slow lane, so that they do not delay other requests. The lane
+    /// learns which kinds these are. `None` disables slow lanes. Default [`SlowLanes::default`]:
+    /// slow lanes if lanes are pinned.
     ///
-    /// Handlers behave the same on both. Upgrade requests stay on the lane.
+    /// Handlers behave the same on lanes and slow lanes. Upgrade requests stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {
         self.0.lane.slow_lanes = slow_lanes;
         self
     }
 
     /// Declares the cost of a route's requests by its template, so that lanes need not learn it.
-    /// Templates outside [`Builder::routes`] count as learnt. No effect without slow lanes.
+    /// Templates outside [`Builder::routes`] count as learnt. It has no effect without slow lanes.
     ///
     /// ```
     /// use corelane::{Cost, Server};
@@ -225,19 +225,19 @@ impl Builder {
         self
     }
 
-    /// Whether plain HTTP/1.1 requests take the plain path. A plain request has no body or a
-    /// `Content-Length`, and leaves no room for two parsers to disagree. The first other request
-    /// moves its connection to hyper. Only the cost differs, not the responses. Default true; if
-    /// false, hyper serves every request.
+    /// Whether plain HTTP/1.1 requests take the plain path. A plain request has either no body or a
+    /// `Content-Length`, and leaves no room for two parsers to disagree. The first request that is
+    /// not plain moves its connection to hyper. The responses are the same, and only the cost
+    /// differs. Default true. If false, hyper serves every request.
     pub fn plain_requests(mut self, plain: bool) -> Self {
         self.0.lane.plain_requests = plain;
         self
     }
 
-    /// Time that an HTTP/1.1 connection is idle, or waits for the rest of a header, before it is
-    /// parked. A parked connection costs little more than its socket until its first byte wakes it.
-    /// Clients do not notice, and timeouts still apply. `None` disables parking. Default 5 s; at
-    /// least 100 ms.
+    /// Time for which an HTTP/1.1 connection must be idle, or must wait for the rest of a header,
+    /// before it is parked. A parked connection costs little more than its socket until its first
+    /// byte wakes it. Clients do not notice, and timeouts still apply. `None` disables parking.
+    /// Default 5 s; at least 100 ms.
     ///
     /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen
     /// up to a second late.
@@ -260,11 +260,11 @@ impl Builder {
         self
     }
 
-    /// Whether each request has an id: its `x-request-id` header if that has 1 to 128 printable
-    /// ASCII characters without spaces, otherwise a random UUID. The response carries the id in the
-    /// same header, and [`request_id`](crate::request_id) returns it to handlers. Input rejected
-    /// before it becomes a request, such as an oversized header, has no id. Default false, which
-    /// costs nothing.
+    /// Whether each request has an id: its `x-request-id` header if that consists of 1 to 128
+    /// printable ASCII characters without spaces, or a random UUID otherwise. The response carries
+    /// the id in the same header, and [`request_id`](crate::request_id) returns it to handlers.
+    /// Input rejected before it becomes a request, such as an oversized header, has no id. Default
+    /// false, which costs nothing.
     pub fn request_ids(mut self, ids: bool) -> Self {
         self.0.lane.requests.ids = ids;
         self
@@ -292,8 +292,8 @@ impl Builder {
         self
     }
 
-    /// Whether SIGTERM and SIGINT start the drain and a second signal stops the server at once.
-    /// Default true. If false, call [`ServerHandle::drain`](crate::ServerHandle::drain) and
+    /// Whether SIGTERM and SIGINT start the drain, and whether a second signal stops the server at
+    /// once. Default true. If false, call [`ServerHandle::drain`](crate::ServerHandle::drain) and
     /// [`ServerHandle::stop`](crate::ServerHandle::stop).
     pub fn signals(mut self, signals: bool) -> Self {
         self.0.signals = signals;
@@ -347,7 +347,8 @@ impl Builder {
         self
     }
 
-    /// Uses free local ports, no signals, and a drain that waits for no load balancer.
+    /// Uses free local ports, does not handle signals, and drains without waiting for a load
+    /// balancer.
     #[cfg(feature = "testing")]
     pub(crate) fn for_test(mut self) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));

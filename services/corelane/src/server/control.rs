@@ -1,5 +1,5 @@
-//! The admin thread: admin port, signals, certificates, load reports, CPUs of the lanes, watchdog
-//! and drain.
+//! The admin thread: admin port, signals, certificates, load reports, lane CPUs, watchdog and
+//! drain.
 
 use std::future::pending;
 use std::net::TcpListener;
@@ -50,7 +50,7 @@ pub(crate) enum Stop {
 }
 
 impl ServerHandle {
-    /// Starts the drain, like SIGTERM. No effect if a drain has started.
+    /// Starts the drain, like SIGTERM. Does nothing if a drain has already started.
     pub fn drain(&self) {
         // An ended server needs no drain.
         let _ = self.requests.send(Stop::Drain("the program"));
@@ -104,7 +104,7 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
     let calm = async {
         sleep_until(begun + drain.settle).await;
         shared.listeners.finish_handshakes(begun + drain.deadline).await;
-        // Logged first, because lanes without connections end and log that at once.
+        // This line is logged first, because lanes without connections end at once and log that.
         let (in_flight, upgraded) = (shared.lanes.in_flight(), shared.lanes.upgraded());
         tracing::info!(in_flight, upgraded, "drain: closing");
         shared.advance(Phase::Closing);
@@ -245,7 +245,7 @@ impl Controller {
         };
         let drain = async {
             walk(&self.shared, &self.settings.lane.drain, self.requests).await;
-            // Sent first, because the lanes end as soon as the phase changes.
+            // The event is sent first, because the lanes end as soon as the phase changes.
             let _ = self.events.send(Event::CutShort);
             self.shared.advance(Phase::Stopped);
             pending::<()>().await;
@@ -256,7 +256,7 @@ impl Controller {
         let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
         #[cfg(feature = "chaos")]
         let held = held.filter(|_| !self.settings.lane.chaos.is_some_and(|chaos| chaos.lend));
-        // A separate task, because it runs far more often than the others.
+        // This check is a separate task, because it runs far more often than the others.
         if let Some(lending) = parts.lending.clone() {
             let (lanes, lifecycle) = (Arc::clone(&shared.lanes), Arc::clone(&parts.lifecycle));
             spawn_local(async move { held::run(&lanes, &lending, &lifecycle, held).await });

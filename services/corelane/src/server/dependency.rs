@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// One user's view of a dependency, such as a lane's view of a database, created by
-/// [`ServerHandle::dependency`](crate::ServerHandle::dependency). It is up until reported
-/// otherwise.
+/// [`ServerHandle::dependency`](crate::ServerHandle::dependency). The dependency is up until it is
+/// reported otherwise.
 ///
 /// Views with the same name form one dependency, which is down while any view is down. `/readyz`
-/// then shows since when and why, and `corelane_dependency_up` is 0. The server stays ready and
-/// still serves requests that do not need the dependency; otherwise a shared failure would make all
-/// replicas unready at once. Use [`Dependency::required`] if the service cannot work without it.
-/// Before the state is known, [`Dependency::pending`] keeps the server unready, because requests
-/// would only wait.
+/// then shows the time since which it has been down and the reason, and `corelane_dependency_up` is
+/// 0. The server stays ready and still serves requests that do not need the dependency; otherwise a
+/// shared failure would make all replicas unready at once. Use [`Dependency::required`] if the
+/// service cannot work without it. Before the state is known, [`Dependency::pending`] keeps the
+/// server unready, because requests would only wait.
 ///
 /// A dropped view no longer counts.
 ///
@@ -68,8 +68,8 @@ impl Dependency {
         }
     }
 
-    /// Reports that the state is unknown, and why. The server is unready until [`up`](Self::up) or
-    /// [`down`](Self::down), so call one of them within a bounded time.
+    /// Reports that the state is unknown, with the reason. The server is unready until you call
+    /// [`up`](Self::up) or [`down`](Self::down), so call one of them within a bounded time.
     pub fn pending(&self, reason: impl Into<String>) {
         let down = Down { since: Instant::now(), reason: reason.into(), pending: true };
         *lock(&self.view.down) = Some(down);
@@ -105,7 +105,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All dependencies of the service. Probes and state changes take the lock, requests never do.
+/// All dependencies of the service. Probes and state changes take the lock, but requests never do.
 #[derive(Default)]
 pub(crate) struct Dependencies(Mutex<Vec<Arc<DependencyView>>>);
 
@@ -144,8 +144,8 @@ impl Dependencies {
         each
     }
 
-    /// One line per dependency that is down or pending, with the reason of the view that reported
-    /// it first.
+    /// One line per dependency that is down or pending, with the reason given by the first view
+    /// that reported it.
     pub(crate) fn describe(&self, now: Instant) -> String {
         let mut each: Vec<(&'static str, Down)> = Vec::new();
         for view in lock(&self.0).iter() {

@@ -30,13 +30,14 @@ use crate::transport::tls::Watch;
 /// A server with bound listeners.
 ///
 /// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
-/// connection, or only its side, a request in the queue or in its handler is dropped. It is
-/// recorded with status 499, as in nginx. This takes up to two seconds while no handler blocks the
-/// lane. No request is dropped before it has waited for 0.4 s, so a client that closes its side
-/// early still gets a response that is ready soon. A reset takes effect at once. Responses being
-/// sent are finished. HTTP/2 streams are dropped when the client resets them or their connection
-/// ends. Dropping a handler drops everything it owns, so a guard in it observes the cancellation. A
-/// close behind more than 2 KiB of unread input is noticed only when the request finishes.
+/// connection, or only its own side of it, a request in the queue or in its handler is dropped. It
+/// is recorded with status 499, as in nginx. This takes up to two seconds while no handler blocks
+/// the lane. No request is dropped before it has waited for 0.4 s, so a client that closes its side
+/// early still gets a response that is ready soon. A reset takes effect at once. Responses that are
+/// being sent are completed. HTTP/2 streams are dropped when the client resets them or their
+/// connection ends. Dropping a handler drops everything it owns, so a guard in it observes the
+/// cancellation. A close that follows more than 2 KiB of unread input is noticed only when the
+/// request finishes.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -116,17 +117,18 @@ impl Server {
     /// `factory` runs once on the thread of each lane and each slow lane
     /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service need not be `Send` and
     /// may contain `Rc` and `RefCell`. Each connection gets a clone of the service, and each
-    /// request a clone of that clone. A panicking handler results in a 500; the lane continues.
+    /// request a clone of that clone. A panicking handler results in a 500, and the lane continues.
     ///
     /// Each lane is a single-threaded tokio runtime with local tasks: `tokio::time`, `tokio::net`,
     /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and
     /// everything they start stays on the lane. A task that a handler spawns outlives its request
-    /// and has no deadline; a drain does not wait for it, and it is dropped when the lane ends.
+    /// and has no deadline. A drain does not wait for the task, which is dropped when the lane
+    /// ends.
     ///
     /// Neither `factory` nor a handler may block, because that blocks the lane and all its clients.
     /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, and the
-    /// client gets `500`; `block_on` of another runtime waits forever if its future needs this
-    /// lane. Await instead, or use [`blocking`](crate::blocking).
+    /// client gets `500`. Calling `block_on` on another runtime waits forever if its future needs
+    /// this lane. Await instead, or use [`blocking`](crate::blocking).
     ///
     /// For a factory that awaits or fails, use [`Server::try_serve`].
     ///
@@ -144,10 +146,11 @@ impl Server {
 
     /// Like [`Server::serve`], for a factory that may await and fail.
     ///
-    /// The future of `factory` runs on the lane's own event loop with local tasks, so everything
-    /// that it connects or spawns belongs to the lane, and it need not be `Send`. Until the futures
-    /// of all lanes are ready, no lane serves, `/readyz` fails, and clients wait in the accept
-    /// queues. There is no timeout: wrap operations that may hang in `tokio::time::timeout`.
+    /// The future returned by `factory` runs on the lane's own event loop with local tasks, so
+    /// everything that it connects or spawns belongs to the lane, and it need not be `Send`. Until
+    /// the futures of all lanes are ready, no lane serves requests, `/readyz` fails, and clients
+    /// wait in the accept queues. There is no timeout: wrap operations that may hang in
+    /// `tokio::time::timeout`.
     ///
     /// A drain that starts in the meantime, for example on SIGTERM, drops pending futures, and the
     /// server returns without having served.
@@ -226,8 +229,8 @@ impl Server {
             .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
         // Wait before serving: a signal that arrives before its handler is installed would end the
-        // process without a drain. If the thread fails to start, `recv` fails, and the end of the
-        // thread is reported like any other.
+        // process without a drain. If the thread fails to start, `recv` fails, and the thread's end
+        // is reported as usual.
         let _ = is_armed.recv();
         let (started, mut refused) =
             start_lanes(sources, &self.settings, &shared, &Arc::new(factory), &events);
@@ -264,7 +267,7 @@ impl Server {
         if let Some(reason) = &shared.plan.unpinned_because {
             tracing::warn!(reason, "lanes are not pinned");
         }
-        // The socket's address, or the setting.
+        // The socket's address, or the setting if it has no address.
         let address = |port: &Port| match port.address() {
             Ok(Some(address)) => address.to_string(),
             _ => port.listen.to_string(),
@@ -282,7 +285,8 @@ impl Server {
     }
 }
 
-/// Starts a thread per lane. Returns how many started, and the error if one did not.
+/// Starts a thread per lane. Returns the number of threads that started, and the error if a thread
+/// did not start.
 fn start_lanes<F, T, S, E>(
     sources: Vec<ConnectionSource>,
     settings: &Settings,

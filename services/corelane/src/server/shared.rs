@@ -23,7 +23,7 @@ use crate::transport::tls::Termination;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// The plan at the start. [`Lane::cpu`](crate::Lane::cpu) shows the current state.
+    /// The plan at startup. [`Lane::cpu`](crate::Lane::cpu) shows the current state.
     pub(crate) plan: CpuPlan,
     pub(crate) cpus: Cpus,
     pub(crate) lanes: Arc<LaneGroup>,

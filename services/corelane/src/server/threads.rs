@@ -58,10 +58,10 @@ impl Drop for Ended {
 pub struct Drained {
     /// Number of requests in flight, incomplete responses, and upgraded connections and HTTP/2
     /// streams that were cut by the deadline or a second signal. [`blocking`](crate::blocking)
-    /// calls count too if they outlived their requests and did not return within another second; a
-    /// call of a request in flight counts with its request. 0 means a clean shutdown, with one
-    /// exception: if a handler blocked its lane to the end, input that the lane never read is lost
-    /// and cannot be counted.
+    /// calls are also counted if they outlived their requests and did not return within another
+    /// second. A call whose request was in flight is counted with that request. 0 means a clean
+    /// shutdown, with one exception: if a handler blocked its lane to the end, input that the lane
+    /// never read is lost and cannot be counted.
     pub cut: u64,
 }
 
@@ -80,11 +80,11 @@ pub(crate) fn spawn(
         .map_err(Error::system("starting a thread"))
 }
 
-/// Maximum time for lanes to stop. Lanes with blocked handlers are abandoned, as are blocking
+/// Maximum time for lanes to stop. Lanes that a handler is blocking are abandoned, as are blocking
 /// calls.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits until the first `started` lanes have ended, or the rest has been cut.
+/// Waits until the first `started` lanes have ended or their remaining requests have been cut.
 pub(crate) fn wait_for_end(
     inbox: &mpsc::Receiver<Event>,
     shared: &Shared,

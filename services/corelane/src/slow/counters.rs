@@ -1,4 +1,4 @@
-//! Counters of a slow lane, and how its lane yields to it.
+//! A slow lane's counters, and how its lane yields to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::metrics::Count;
 use crate::slow::priority::Priority;
 
-/// Readable by all threads, on their own cache lines.
+/// All threads can read these counters, which have their own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct SlowCounters {
@@ -61,8 +61,8 @@ impl SlowCounters {
         }
     }
 
-    /// Blocks the calling thread, which must be the lane's, until the slow lane waits, at most for
-    /// `time`.
+    /// Blocks the calling thread, which must be the lane's thread, until the slow lane waits or
+    /// `time` has passed.
     pub(crate) fn yield_for(&self, time: Duration) {
         self.yields.store(true, Ordering::SeqCst);
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);

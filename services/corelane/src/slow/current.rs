@@ -1,4 +1,4 @@
-//! What a handler on a slow lane may read and change of its request.
+//! The parts of a request that a handler on a slow lane may read and change.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -58,7 +58,8 @@ impl FarRequest {
         }
     }
 
-    /// The handler's changes: the route template, and why that route's limits reject the request.
+    /// The handler's changes: the route template, and the reason why that route's limits reject the
+    /// request.
     pub(super) fn changes(&self) -> (Option<Box<str>>, Option<RequestRefusal>) {
         (self.route.take(), self.refused.get())
     }

@@ -25,7 +25,7 @@ use crate::slow::settings::Cost;
 pub(crate) struct Handover {
     pub(super) queues: Arc<SlowQueues>,
     pub(super) lane: Lane,
-    /// When half of the time limit has passed, for each handed-over request.
+    /// The time at which half of the time limit has passed, for each handed-over request.
     pub(super) half_times: Registry<Tick>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Job {
     pub(crate) answer: oneshot::Sender<Box<FarAnswer>>,
 }
 
-/// A job's place among the waiting jobs; the smallest starts next.
+/// A job's place among the waiting jobs. The job with the smallest place starts next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobPlace {
     pub(crate) since: Tick,

@@ -54,7 +54,7 @@ pub(crate) enum QueueState {
     #[default]
     Open,
     Closed,
-    /// The queue does not start the jobs that it still holds.
+    /// The queue does not start any jobs that it still holds.
     Ended,
 }
 
@@ -146,8 +146,8 @@ impl SlowQueues {
         counters.expected.fetch_sub(job.expected, Relaxed);
     }
 
-    /// The next job for a slow lane, and its slot: one of its own jobs, or one of a lane whose slow
-    /// lane is busy.
+    /// The next job for a slow lane, with its slot: one of its own jobs, or a job of a lane whose
+    /// slow lane is busy.
     pub(crate) fn next(self: &Arc<Self>, lane: usize) -> Option<(Box<Job>, SlowSlot)> {
         let running = self.counters(lane).running.load(Relaxed) as usize;
         if running >= self.slots {
@@ -184,7 +184,7 @@ impl SlowQueues {
         self.queues[lane].begun.notified().await;
     }
 
-    /// The slow lane gets no further jobs and ends once it has none.
+    /// The slow lane gets no further jobs and ends once it has finished its own.
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();
@@ -220,7 +220,7 @@ impl SlowQueues {
         }
     }
 
-    /// A lane other than `home` that is idle, with an idle slow lane.
+    /// A lane other than `home` that is idle and has an idle slow lane.
     pub(crate) fn idle_lane(&self, home: usize) -> Option<usize> {
         let now = Instant::now();
         let mut others = (home + 1..self.queues.len()).chain(0..home);

@@ -33,7 +33,7 @@ const FIRST: usize = 64 * 1024;
 
 const FIRST_PARTS: usize = 64;
 
-/// Number of parts of a body that may wait for the lane.
+/// Maximum number of body parts that may wait for the lane.
 const AHEAD: usize = 2;
 
 /// Starts a slow lane's requests one at a time, until its queue is closed and all have finished.
@@ -132,7 +132,7 @@ where
     let (head, body) = response.into_parts();
     let (hint, has_ended) = (body.size_hint(), body.is_end_stream());
     let mut sent = SentBody { ready: VecDeque::new(), rest: None, hint, has_ended };
-    // The body of a response to HEAD is not sent.
+    // The body of a HEAD response is not sent.
     if has_ended || is_head {
         return (Response::from_parts(head, Box::new(sent) as FarBody), None);
     }

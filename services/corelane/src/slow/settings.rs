@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Settings of slow lanes; see [`Builder::slow_lanes`](crate::Builder::slow_lanes).
+/// Slow lane settings. See [`Builder::slow_lanes`](crate::Builder::slow_lanes).
 ///
 /// ```
 /// use corelane::SlowLanes;
@@ -13,15 +13,15 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowLanes {
-    /// Time that a handler may hold its lane without waiting before its kind of request counts as
-    /// slow. Time that the handler waits does not count. Default 500 µs; 20 µs to 1 s.
+    /// Time for which a handler may hold its lane without waiting before its kind of request counts
+    /// as slow. Time during which the handler waits is not counted. Default 500 µs; 20 µs to 1 s.
     pub bound: Duration,
     /// Minimum share of a CPU for a slow lane that has work while its lane is busy. Default 0.15;
     /// 0.01 to 0.5. Doubled while a request has used half of its time limit.
     pub share: f64,
-    /// Whether unpinned lanes have slow lanes too. Default `false`: on CPUs shared with other
-    /// processes, those processes use the time that a lane leaves to its slow lane, whose requests
-    /// may then wait until their deadline.
+    /// Whether unpinned lanes also have slow lanes. Default `false`: if other processes share the
+    /// CPUs, they use the time that a lane leaves to its slow lane, whose requests may then wait
+    /// until their deadline.
     pub unpinned: bool,
 }
 
@@ -35,9 +35,9 @@ impl SlowLanes {
     /// Maximum share of a slow lane, even while doubled.
     pub(crate) const MOST: f64 = 0.5;
 
-    /// Amount of work, expected or already spent by one handler, from which a lane's requests go to
-    /// idle lanes. A lane finishes less than this before a low-priority thread is certain to have
-    /// started.
+    /// Amount of work, either expected or already done by one handler, above which a lane's
+    /// requests go to idle lanes. A lane finishes a smaller amount before a low-priority thread is
+    /// certain to have started.
     pub(crate) fn backlog(&self) -> Duration {
         4 * self.bound
     }
@@ -51,15 +51,15 @@ impl SlowLanes {
     }
 }
 
-/// A route's cost, declared before any of its requests; see
+/// A route's cost, declared before any of its requests arrive. See
 /// [`Builder::cost`](crate::Builder::cost).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cost {
     /// The lane learns the cost.
     #[default]
     Auto,
-    /// The lane serves the requests, whatever they cost.
+    /// The lane serves the requests whatever they cost.
     Cheap,
-    /// The slow lane serves the requests from the first one on.
+    /// The slow lane serves all requests, starting with the first.
     Expensive,
 }

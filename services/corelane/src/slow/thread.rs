@@ -64,8 +64,7 @@ impl SlowLane {
         spawn_local(yielding::run(Rc::clone(handover)));
     }
 
-    /// Closes the slow lane to new requests, and waits until it has finished the requests of other
-    /// lanes.
+    /// Closes the slow lane to new requests and waits until it has finished other lanes' requests.
     pub(crate) async fn finish(&self) {
         self.queues.close(self.lane);
         self.queues.ended(self.lane).await;
@@ -125,7 +124,7 @@ where
         };
         let Some(service) = made else { return Ok(()) };
         pass.arrive();
-        // Last, because threads started by the service inherit the priority.
+        // This call comes last, because threads started by the service inherit the priority.
         let priority = priority::lower_own();
         counters.set_priority(priority);
         if lane.index == 0 {

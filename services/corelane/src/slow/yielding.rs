@@ -1,7 +1,7 @@
 //! The slow lane's share of the CPU while its lane is busy.
 //!
 //! A `SCHED_IDLE` thread runs only while its CPU has nothing else to do, and it needs a privilege
-//! to leave that policy. Therefore the lane itself waits for a while if the slow lane got less than
+//! to leave that policy. The lane itself therefore waits for a while if the slow lane got less than
 //! its share.
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::slow::handover::Handover;
 use crate::slow::settings::SlowLanes;
 
 /// Interval between checks of a slow lane that has work. A lane that is blocked or has long turns
-/// checks later and then waits longer.
+/// checks later and therefore waits longer.
 const EVERY: Duration = Duration::from_millis(4);
 
 /// Maximum interval that counts towards the length of a wait.
@@ -28,7 +28,7 @@ const LEAST: f64 = 50e-6;
 struct Debt(f64);
 
 impl Debt {
-    /// Adds the slow lane's share of `elapsed`, and subtracts the time that it `got`. A surplus is
+    /// Adds the slow lane's share of `elapsed` and subtracts the time that it `got`. A surplus is
     /// remembered as long as a deficit.
     fn add(&mut self, share: f64, elapsed: Duration, got: Duration) {
         let most = longest_wait(share, elapsed);
@@ -87,7 +87,7 @@ mod tests {
         let mut debt = Debt::default();
         debt.add(0.15, millis(4), Duration::ZERO);
         assert_eq!(debt.due(), Some(Duration::from_micros(600)));
-        // The wait gave the slow lane just as much.
+        // The wait gave the slow lane exactly the time that it was owed.
         debt.add(0.15, millis(4), Duration::from_micros(600));
         assert_eq!(debt.due(), Some(Duration::from_micros(600)));
         debt.add(0.15, millis(4), millis(2));

@@ -1,6 +1,6 @@
-//! Response bytes waiting for clients: counters and limits.
+//! Counters and limits for response bytes that are waiting for clients.
 //!
-//! A response's memory counts from the moment the service hands it over until the socket or the
+//! A response's memory is counted from the moment the service hands it over until the socket or the
 //! client's window accepts it. Above the limit of an HTTP/2 connection, its response bodies are not
 //! polled. Above the process limit, new requests are shed.
 
@@ -20,15 +20,15 @@ use crate::base::settings::Limits;
 use crate::base::tally::Tally;
 use crate::load::lane::Lane;
 
-/// Larger response parts count only if they are not shared: a shared part may be the only copy of
-/// data that the service keeps.
+/// Larger response parts are counted only if they are not shared: a shared part may be the only
+/// copy of data that the service keeps.
 const SHARED: usize = 256 * 1024;
 
 /// Responses up to this size need not wait for room on their connection: they are about as small as
 /// the state of a request and may be urgent.
 const SMALL: u64 = 16 * 1024;
 
-/// How long a client may read nothing while the process is above its limit.
+/// Maximum time for which a client may read nothing while the process is above its limit.
 pub(crate) const CROWDED: Duration = Duration::from_secs(5);
 
 /// The unsent bytes of a lane.
@@ -69,7 +69,7 @@ impl fmt::Debug for LaneUnsent {
     }
 }
 
-/// How many bytes of a response part count.
+/// Number of bytes to count for a response part.
 pub(crate) fn counted(part: &Bytes) -> usize {
     if part.len() <= SHARED || part.is_unique() { part.len() } else { 0 }
 }
@@ -99,14 +99,14 @@ impl Drop for Held {
 pub(crate) struct Unsent {
     lane: Rc<LaneUnsent>,
     bytes: Tally,
-    /// Bytes that services are producing: parts begun since the last sweep or in the interval
-    /// before it. Older parts are forgotten, because some services take long.
+    /// Bytes that services are producing, in parts that began since the last sweep or in the
+    /// interval before it. Older parts are not counted, because some services take a long time.
     expected: Tally,
     expected_before: Tally,
     sweeps: Cell<u32>,
     /// Responses with unsent bytes.
     replies: Tally,
-    /// Whether the socket accepts nothing, so that no single stream is to blame.
+    /// Whether the socket accepts no data, which means that no single stream is to blame.
     is_blocked: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -154,8 +154,8 @@ impl Unsent {
         self.wake_waiting();
     }
 
-    /// Level below which streams are woken; lower than the limit, so that not every accepted byte
-    /// wakes all streams.
+    /// Level below which streams are woken. It is lower than the limit, so that not every accepted
+    /// byte wakes all streams.
     fn low(&self) -> usize {
         self.lane.of_connection - self.lane.of_connection / 4
     }
@@ -166,7 +166,7 @@ impl Unsent {
         }
     }
 
-    /// Whether a response with `length` bytes still to come may hand over more.
+    /// Whether a response that has `length` bytes left may hand over more.
     fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         let (bytes, bound) = (self.taken(), self.lane.of_connection);
         let is_small = length.is_some_and(|length| length <= SMALL);

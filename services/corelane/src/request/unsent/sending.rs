@@ -1,4 +1,4 @@
-//! Parts of responses in transit to clients.
+//! Response parts in transit to clients.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -16,16 +16,19 @@ use crate::request::pace::Pace;
 /// Assumed size of a longer response's next part while the service produces it.
 const EXPECTED: usize = 64 * 1024;
 
-/// An HTTP/2 stream's response while it is sent. For hyper, the stream may already have ended.
+/// An HTTP/2 stream's response while it is being sent. From hyper's point of view, the stream may
+/// already have ended.
 #[derive(Debug)]
 pub(crate) struct Sending {
     connection: Rc<Unsent>,
     held: Tally,
     accepted: Cell<u64>,
     is_waiting: Cell<bool>,
-    /// Bytes that the service is producing, and the connection's sweep count when it began.
+    /// Bytes that the service is producing, and the connection's sweep count when it began
+    /// producing them.
     making: Cell<Option<(usize, u32)>>,
-    /// Since when the client has accepted nothing, and how long it may be slow; set by the sweep.
+    /// The time since which the client has accepted nothing, and the time for which it may stay
+    /// slow. Set by the sweep.
     since: Cell<Option<Instant>>,
     left: Cell<Duration>,
     cut: Cell<Option<Cut>>,
@@ -56,8 +59,8 @@ impl Sending {
         })
     }
 
-    /// Whether the service may produce more, with `length` bytes announced to come. A part that it
-    /// has begun already takes memory, so it may finish that part.
+    /// Whether the service may produce more, given that `length` more bytes are announced. A part
+    /// that the service has begun already takes memory, so the service may finish that part.
     pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         if self.making.get().is_some() {
             return Poll::Ready(());
@@ -67,7 +70,7 @@ impl Sending {
         room
     }
 
-    /// `length` bytes are to come.
+    /// `length` is the number of bytes that have not been produced yet.
     pub(crate) fn begin_part(&self, length: Option<u64>) {
         if self.making.get().is_some() {
             return;
@@ -104,7 +107,7 @@ impl Sending {
         }
     }
 
-    /// Why the stream was ended because of its client, if it was.
+    /// The reason why the stream was ended because of its client, if it was.
     pub(crate) fn cut(&self) -> Option<Cut> {
         self.cut.get()
     }

@@ -15,8 +15,8 @@ const OPENMETRICS: MediaType =
 
 const CLASSIC: MediaType = MediaType { kind: "text", subtype: "plain", versions: &["0.0.4"] };
 
-/// Whether the client prefers the older text format to OpenMetrics, which is also for clients that
-/// accept neither.
+/// Whether the client prefers the older text format to OpenMetrics. Clients that accept neither
+/// format also get OpenMetrics.
 pub(super) fn prefers_classic(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges: Vec<_> = values.flat_map(|value| value.split(',')).collect();
@@ -30,7 +30,7 @@ impl MediaType {
         matching.max_by_key(|(specific, _)| *specific).map_or(0.0, |(_, quality)| quality)
     }
 
-    /// Specificity and weight of a range that includes this type.
+    /// Specificity and weight of the range, if it includes this type.
     fn weight(&self, range: &str) -> Option<(u8, f32)> {
         let mut parts = range.split(';').map(str::trim);
         let (kind, subtype) = parts.next()?.split_once('/')?;

@@ -1,5 +1,6 @@
-//! Decides who stays connected to the admin port. An address has few places, so that one client
-//! cannot lock out others' probes, and a new connection replaces an idle one.
+//! Decides which clients stay connected to the admin port. Each address has only a few places, so
+//! that one client cannot lock out probes from other clients. A new connection replaces an idle
+//! connection.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -23,7 +24,7 @@ pub(super) struct Door {
 #[derive(Debug)]
 struct AdminClient {
     address: IpAddr,
-    /// When the connection was opened or last had a request.
+    /// The time when the connection was opened or last had a request.
     active: Cell<u64>,
     is_busy: Cell<bool>,
     /// Notified when the connection must close.
@@ -45,8 +46,8 @@ impl Door {
         self.moment.get()
     }
 
-    /// Takes a place for a connection from `address`. `None` if every connection that it could
-    /// replace has a request.
+    /// Takes a place for a connection from `address`. `None` if every connection that could be
+    /// replaced has a request.
     pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<DoorPlace> {
         let address = client_of(address);
         let crowd = match self.of(address) {
@@ -98,7 +99,7 @@ impl DoorPlace {
 impl Drop for DoorPlace {
     fn drop(&mut self) {
         let mut inside = self.door.inside.borrow_mut();
-        // The key may belong to the new owner of the place.
+        // The key may already belong to the place's new owner.
         if inside.get(self.key).is_some_and(|client| Rc::ptr_eq(client, &self.client)) {
             inside.remove(self.key);
         }

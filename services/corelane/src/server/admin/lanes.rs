@@ -76,7 +76,7 @@ pub(super) struct LaneView {
     pub(super) polling: Option<Polling>,
     pub(super) connections: u64,
     pub(super) connections_parked: u64,
-    /// Connections in the lane's inbox; `None` without an acceptor.
+    /// Connections in the lane's inbox, or `None` without an acceptor.
     pub(super) connections_queued: Option<usize>,
     pub(super) in_flight: u64,
     pub(super) upgraded: u64,
@@ -150,7 +150,7 @@ pub(super) struct RouteView {
 #[derive(Debug)]
 pub(super) struct CostView {
     pub(super) row: RouteView,
-    /// Lanes that serve the kind on their slow lane.
+    /// Number of lanes that serve the kind on their slow lane.
     pub(super) slow_on: usize,
 }
 
@@ -249,7 +249,7 @@ impl LaneView {
     }
 }
 
-/// The kinds of a lane with the most lane time.
+/// A lane's kinds with the most lane time.
 fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
     let rows = LoadTable::merge([table].into_iter());
     views(&rows, route).take(TOP).map(|(_, view)| view).collect()
@@ -261,7 +261,7 @@ fn costs(shared: &Shared) -> Vec<CostView> {
     views.take(COSTS).map(|(row, view)| CostView { row: view, slow_on: row.slow_on }).collect()
 }
 
-/// Kinds of requests, most total lane time first.
+/// Kinds of requests, sorted by total lane time in descending order.
 fn views(rows: &[Row], route: impl Fn(usize) -> String) -> impl Iterator<Item = (&Row, RouteView)> {
     let held = |row: &Row| row.lane.0.as_secs_f64() * row.observations as f64;
     let mut rows: Vec<_> = rows.iter().collect();

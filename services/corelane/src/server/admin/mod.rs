@@ -47,7 +47,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum age of a connection: probes must get through, so no client may occupy the port.
 const CONNECTION_AGE: Duration = Duration::from_secs(60);
 
-/// Grace time for the request in flight when a connection reaches its maximum age.
+/// Grace period for a request in flight when a connection reaches its maximum age.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
 const TEXT: &str = "text/plain; charset=utf-8";

@@ -20,7 +20,7 @@ pub(crate) fn from_openmetrics(text: &str) -> String {
                     family(&mut out, rest, std::mem::take(&mut help));
                     continue;
                 }
-                // Units and the end marker.
+                // OpenMetrics units and the end marker.
                 _ => continue,
             },
             _ => without_exemplar(line),

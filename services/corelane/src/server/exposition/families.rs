@@ -202,7 +202,7 @@ pub(super) const OF_LOAD_TABLE: &[OfRow] = &[
 
 pub(super) type OfSlowLane = (Family, fn(&SlowCounters) -> Value);
 
-/// One value per slow lane; 0 if there are none.
+/// One value per slow lane, or 0 if there are no slow lanes.
 pub(super) const OF_SLOW_LANES: &[OfSlowLane] = &[
     counter(
         "corelane_slow_requests",
@@ -253,7 +253,7 @@ pub(super) const LANE_INFO: Family =
 
 pub(super) type OfInbox = (Family, fn(&Inbox, &LaneShared) -> Value);
 
-/// One value per lane, if there is an acceptor.
+/// One value per lane if there is an acceptor.
 pub(super) const OF_INBOXES: &[OfInbox] = &[
     counter(
         "corelane_connections_placed",

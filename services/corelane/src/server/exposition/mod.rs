@@ -1,7 +1,7 @@
 //! Renders the lanes' counters as OpenMetrics text on the admin thread.
 //!
 //! Rendering takes no locks and no lane time, because it reads counters while lanes write them. The
-//! cost depends on the number of lanes and routes, not of connections or requests.
+//! cost depends on the number of lanes and routes, not on the number of connections or requests.
 
 pub(crate) mod classic;
 mod config;
@@ -89,7 +89,7 @@ impl Collector for OfService {
 struct LaneCollector {
     shared: Arc<Shared>,
     lanes: Vec<String>,
-    /// Status codes with their own label, then the label for other codes.
+    /// Status codes that have their own label, followed by the label for other codes.
     codes: Vec<String>,
 }
 

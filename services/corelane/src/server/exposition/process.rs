@@ -23,7 +23,7 @@ const MEMORY_LIMIT: Family =
 
 type OfThrottling = (Family, fn(&Throttling) -> Value);
 
-/// Omitted if the cgroup has no quota counters; 0 without a quota.
+/// Omitted if the cgroup has no quota counters, and 0 if it has no quota.
 const OF_THROTTLING: &[OfThrottling] = &[
     counter(
         "corelane_cpu_periods",

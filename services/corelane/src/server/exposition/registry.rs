@@ -29,8 +29,8 @@ pub(crate) fn reserved(registry: &Registered) -> Option<String> {
     names.find(|name| name.starts_with(RESERVED)).map(str::to_owned)
 }
 
-/// Appends a registry's metrics. Omits reserved names registered after the start, because
-/// Prometheus rejects an entire scrape that contains two families of one name.
+/// Appends a registry's metrics. Omits reserved names registered after startup, because Prometheus
+/// rejects an entire scrape that contains two families with the same name.
 pub(super) fn append(out: &mut String, registry: &Registered) -> fmt::Result {
     let text = read(registry)?;
     let mut is_ours = false;

@@ -34,7 +34,7 @@ impl Display for Percent {
     }
 }
 
-/// A counter, next to which the script writes its rate.
+/// A counter. The script writes its rate next to it.
 struct Counter<'a>(&'a str, u64);
 
 impl Display for Counter<'_> {
@@ -45,7 +45,7 @@ impl Display for Counter<'_> {
     }
 }
 
-/// A bar across the whole width: the lane's part, then its slow lane's part.
+/// A full-width bar that shows the lane's part and then its slow lane's part.
 struct Bar<'a> {
     label: &'a str,
     lane: f64,
@@ -220,7 +220,7 @@ fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     Ok(())
 }
 
-/// Explicit table roles, because phones show names and values as blocks.
+/// The table roles are explicit, because phones show names and values as blocks.
 const COLUMNS: [&str; 6] =
     ["Route", "Lane time", "Service time", "Share of lane time", "Requests", "Served by"];
 

@@ -1,4 +1,5 @@
-//! The admin port's pages for people. They work without scripts and load nothing from other sites.
+//! The admin port's pages for people. The pages work without scripts and load nothing from other
+//! sites.
 
 pub(super) mod lanes;
 
@@ -9,7 +10,7 @@ pub(super) const FILES: [(&str, &str, &str); 2] = [
     ("/live.js", "text/javascript; charset=utf-8", include_str!("live.js")),
 ];
 
-/// Allows only the admin port's files, and the data that its pages fetch from it.
+/// Allows only the admin port's files and the data that its pages fetch from it.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
