@@ -44,7 +44,7 @@ pub(crate) async fn serve_moved<S: HttpService>(host: Rc<LaneService<S>>) {
 
 fn serve<S: HttpService>(host: &Rc<LaneService<S>>, lent: LentConnection) {
     let (socket, history, loan) = lent.into_parts();
-    // If this fails, the connection's own lane handles the error.
+    // If waking the socket fails, the connection's own lane handles the error.
     let Some((peer, descriptor, socket)) = wake(host, socket) else { return };
     let registration = Registration::borrow(&host.connections, loan, history, peer, descriptor);
     go_on(host, registration, socket, Bytes::new());

@@ -1,5 +1,5 @@
-//! Buffers shared by a lane's plain connections. Only one connection works at a time and returns
-//! them empty, so idle connections need no memory for input or output.
+//! Buffers shared by a lane's plain connections. Only one connection works at a time, and it
+//! returns the buffers empty, so idle connections need no memory for input or output.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ const KEPT: usize = 64 * 1024;
 
 pub(super) type ReplySlot<S> = Pin<Box<ReplyState<S>>>;
 
-/// Errors are responses too, so a response cannot fail.
+/// Errors are also responses, so a response cannot fail.
 type HeadResult<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
@@ -50,8 +50,8 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
-    /// Polls for the next bytes of the body; `None` at its end. Omits trailers, because no plain
-    /// request announces that its client accepts them (RFC 9110 section 6.5.1).
+    /// Polls for the next bytes of the body. Returns `None` at its end. Omits trailers, because no
+    /// plain request announces that its client accepts them (RFC 9110 section 6.5.1).
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -79,7 +79,7 @@ impl<S: HttpService> ReplyState<S> {
         self.body().is_none_or(|body| body.is_end_stream())
     }
 
-    /// The body, once its head is ready.
+    /// The response's body, once the head is ready.
     fn body(self: Pin<&mut Self>) -> Option<Pin<&mut ReplyBody<S::Body>>> {
         match self.project() {
             ReplyStateProjection::Body { body } => Some(body),
@@ -167,7 +167,8 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Date {
     lines: String,
-    /// When the lines were created, and for how many nanoseconds they are valid.
+    /// The time when the lines were created, and the number of nanoseconds for which they are
+    /// valid.
     read: Tick,
     lasts: u64,
 }

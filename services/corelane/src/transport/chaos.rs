@@ -1,4 +1,5 @@
-//! Moves and parks connections by seeded chance, and can break rules on purpose. Only for tests.
+//! Moves and parks connections at random from a seed, and can break rules on purpose. Only for
+//! tests.
 
 use bytes::Bytes;
 
@@ -12,9 +13,9 @@ use crate::transport::resting::Leave;
 pub struct Chaos {
     /// The same seed selects the same connections if clients behave the same.
     pub seed: u64,
-    /// One wait in this many ends with a move to another lane; 0 disables moves.
+    /// One wait in this many ends with a move to another lane. 0 disables moves.
     pub move_one_in: u64,
-    /// One wait in this many ends in the parking lot; 0 disables parking.
+    /// One wait in this many ends in the parking lot. 0 disables parking.
     pub park_one_in: u64,
     /// Whether lanes always lend their connections, as if a handler blocked them.
     pub lend: bool,
@@ -63,7 +64,7 @@ impl Choices {
         self.one_in(self.settings.park_one_in).then_some(Leave::Park)
     }
 
-    /// The unread input of a leaving connection; empty if chaos breaks that rule.
+    /// The unread input of a leaving connection, which is empty if chaos breaks that rule.
     pub(crate) fn unread(&self, unread: Bytes) -> Bytes {
         if self.breaks(Rule::Unread) { Bytes::new() } else { unread }
     }

@@ -29,7 +29,7 @@ use crate::transport::parking_lot::ParkingLot;
 use crate::transport::resting::{ConnectionGuard, Leave, Resting};
 use crate::transport::tls::Termination;
 
-/// The connections of a lane, open and parked, and the state that they need.
+/// A lane's open and parked connections, and the state that they need.
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) lane: Rc<LaneState>,
@@ -40,7 +40,7 @@ pub(crate) struct Connections {
     /// Set if the port uses TLS.
     pub(crate) tls: Option<Arc<Termination>>,
     pub(crate) plain_requests: bool,
-    /// Set if lanes lend each other connections.
+    /// Set if lanes lend connections to each other.
     pub(crate) lending: Option<Arc<Lending>>,
     pub(crate) guests: Tally,
     pub(crate) random: Random,
@@ -87,8 +87,8 @@ impl Connections {
         }
     }
 
-    /// Where to move a connection that was just polled, waits and has no request. Runs after each
-    /// such poll, and reads only one cell while there is nothing to do.
+    /// The place to move a connection to that was just polled, is waiting and has no request. Runs
+    /// after each such poll and reads only one cell while there is nothing to do.
     #[inline]
     pub(crate) fn due(&self, connection: &Connection) -> Option<Leave> {
         if self.lane.polls.is_raised() { self.ask(connection) } else { None }
@@ -119,7 +119,8 @@ impl Connections {
 /// A stream dropped on another thread, which its lane must drop.
 type Stray = Box<dyn Any + Send>;
 
-/// Upgraded streams that were dropped on another thread and wait here until their lane closes them.
+/// Upgraded streams that were dropped on another thread and are waiting here for their lane to
+/// close them.
 #[derive(Debug)]
 pub(crate) struct Strays(Mutex<Option<Vec<Stray>>>);
 
@@ -215,7 +216,7 @@ impl Registration {
         Registration { connection, connections, key, tenure }
     }
 
-    /// Leaves the lane. Returns the state that the connection keeps; `None` if it belongs to
+    /// Leaves the lane. Returns the state that the connection keeps, or `None` if it belongs to
     /// another lane.
     pub(crate) fn leave(mut self) -> Option<(History, ConnectionGuard)> {
         match mem::replace(&mut self.tenure, Tenure::Left) {

@@ -1,5 +1,5 @@
-//! Serves with hyper what the plain path does not: HTTP/2, and HTTP/1.1 from the first request that
-//! is not plain.
+//! Uses hyper to serve what the plain path does not: HTTP/2, and HTTP/1.1 starting with the first
+//! request that is not plain.
 
 #[cfg(feature = "http2")]
 use std::error::Error;
@@ -36,16 +36,16 @@ use crate::transport::upgrade::{UpgradableStream, upgrade};
 const STREAMS: u32 = 100;
 
 /// Bytes of request bodies that an HTTP/2 client may send before the service reads them, per stream
-/// and per connection. HTTP/2's default (64 KiB) slows uploads down; with hyper's default (1 MiB),
-/// 1,000 connections may hold 1 GiB.
+/// and per connection. The default of HTTP/2 (64 KiB) slows uploads down, whereas with hyper's
+/// default (1 MiB), 1,000 connections may hold 1 GiB.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
 /// Size of header lists that h2 accepts, as a multiple of
-/// [`Limits::header_bytes`](crate::Limits::header_bytes). Up to this size Corelane responds,
-/// because h2's own responses cannot be counted. Clients see it as the advisory
-/// SETTINGS_MAX_HEADER_LIST_SIZE. A client can make the server hold [`STREAMS`] such lists until
-/// the end of the connection's turn.
+/// [`Limits::header_bytes`](crate::Limits::header_bytes). Corelane itself responds to lists up to
+/// this size, because h2's own responses cannot be counted. Clients see it as the advisory
+/// SETTINGS_MAX_HEADER_LIST_SIZE. A client can make the server hold [`STREAMS`] lists of this size
+/// until the end of the connection's turn.
 const HEADER_LISTS: u32 = 4;
 
 /// Response bytes that h2 buffers beyond the client's window. With hyper's 400 KiB, 100 streams of
@@ -53,9 +53,10 @@ const HEADER_LISTS: u32 = 4;
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// Maximum streams that a client opens and resets before they are processed, and maximum streams
-/// that the server resets because of client errors. One more ends the connection (rapid reset,
-/// CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). Equals the number of concurrent streams,
-/// because a proxy may cancel all of them while a handler blocks the lane.
+/// that the server resets because of client errors. The connection ends at the next reset after
+/// that (rapid reset, CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The maximum equals the
+/// number of concurrent streams, because a proxy may cancel all of them while a handler is blocking
+/// the lane.
 const RESET_STREAMS: usize = 100;
 const ERROR_STREAMS: usize = 100;
 
@@ -82,7 +83,7 @@ impl HttpSettings {
             .half_close(true)
             .max_buf_size(limits.header_bytes);
         // With an explicit limit, hyper clears its field table for each request, about 1,000
-        // instructions. Its default limit is free.
+        // instructions. The default limit costs nothing.
         if limits.headers != HYPER_HEADERS {
             http1.max_headers(limits.headers);
         }
@@ -93,7 +94,7 @@ impl HttpSettings {
         }
     }
 
-    /// Serves an HTTP/1.1 connection to its end. `prefix` was already read from it.
+    /// Serves an HTTP/1.1 connection until it ends. `prefix` was already read from it.
     pub(crate) fn serve_http1<S: HttpService>(
         &self,
         dispatch: Dispatch<S>,
@@ -161,7 +162,7 @@ fn ended(connection: &Connection, result: hyper::Result<()>) {
 
 /// The client error that made hyper end the connection, if any.
 fn fault(error: &hyper::Error) -> Option<Refusal> {
-    // HTTP/1.1: hyper has already responded with 400 or 431, before there was a request.
+    // Over HTTP/1.1, hyper has already responded with 400 or 431, before there was a request.
     if error.is_parse() {
         let large = error.is_parse_too_large();
         return Some(if large { Refusal::HeaderTooLarge } else { Refusal::BadRequest });
@@ -188,14 +189,14 @@ type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
 enum End {
     Done(hyper::Result<()>),
-    /// Drop the connection, after a 408 if a header has started.
+    /// Drop the connection, after sending a 408 if a header has started.
     Drop,
     /// Send a 101 and hand over the stream.
     Upgrade,
 }
 
-/// Not an async function, which would store the connection twice: as its argument and as its own
-/// state.
+/// This is not an async function, because that would store the connection twice: as its argument
+/// and as its own state.
 fn run_http1<S: HttpService>(mut http: Http1<S>, connection: Rc<Connection>) -> impl Future {
     async move {
         match poll_fn(|cx| poll_http1(&mut http, &connection, cx)).await {
@@ -240,7 +241,8 @@ fn poll_http1<S: HttpService>(
     if connection.is_deserted() {
         return Poll::Ready(End::Drop);
     }
-    // A future that was never polled wakes nobody. While response bytes wait, the socket does.
+    // A future that was never polled does not wake its task. While response bytes are waiting, the
+    // socket wakes the task.
     if !connection.is_unflushed() && connection.take_unpolled() {
         cx.waker().wake_by_ref();
     }

@@ -38,8 +38,8 @@ pub(crate) fn final_response(lane: &LaneState, problem: Problem, with_body: bool
     out
 }
 
-/// Response to a head that hyper rejected with `status`, because of `fault` if known. `None` if the
-/// client does not speak HTTP and gets no response.
+/// The response to a head that hyper rejected with `status`. `fault` is the cause, if known. `None`
+/// if the client does not speak HTTP and gets no response.
 pub(crate) fn refused_head(
     limits: &Limits,
     status: StatusCode,
@@ -73,12 +73,12 @@ pub(crate) fn refused_head(
 
 pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends a final response, whatever the request, and closes the connection.
+/// Sends a final response whatever the request, and closes the connection.
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
     let final_response = async {
         say(lane, &mut socket, problem, true).await?;
-        // Closing with unread input would reset the connection and may lose the response (RFC 9112
-        // section 9.6), so read until the client closes.
+        // Closing with unread input would reset the connection and could lose the response (RFC
+        // 9112 section 9.6), so read until the client closes.
         let mut unread = [0; 1024];
         while socket.read(&mut unread).await? > 0 {}
         io::Result::Ok(())

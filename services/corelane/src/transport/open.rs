@@ -42,11 +42,11 @@ use crate::transport::plain::go_on;
 #[cfg(feature = "tls")]
 use crate::transport::tls::{Loaded, failure};
 
-/// Preface of an HTTP/2 client without TLS (RFC 9113 section 3.4).
+/// Preface that an HTTP/2 client sends without TLS (RFC 9113 section 3.4).
 #[cfg(feature = "http2")]
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Buffer for the first read; fits an ordinary request header.
+/// Buffer size for the first read, which fits an ordinary request header.
 const FIRST_READ: usize = 2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,8 @@ async fn open(
     }
 }
 
-/// Reads the PROXY protocol header and not a byte more. False if no connection is left to serve.
+/// Reads the PROXY protocol header and no further bytes. Returns false if no connection is left to
+/// serve.
 async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> io::Result<bool> {
     let (mut header, mut space) = (Vec::new(), [0; proxy_header::LONGEST]);
     loop {
@@ -134,7 +135,7 @@ async fn read_proxy_header(socket: &mut TcpStream, connection: &Connection) -> i
                 return Ok(false);
             }
         };
-        // The bytes wait in the socket.
+        // The bytes are waiting in the socket.
         socket.read_exact(&mut space[..own]).await?;
         if let Parsed::Whole { proxied, .. } = parsed {
             proxied.into_iter().for_each(|proxied| connection.client.set_proxied(proxied));
@@ -155,8 +156,8 @@ async fn accept(
     if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
-    // Boxed, and only after the first byte: a handshake needs over a kilobyte, which plain or
-    // silent connections need not pay.
+    // Boxed, and only after the first byte: a handshake needs over a kilobyte, and plain or silent
+    // connections need not pay for it.
     Box::pin(answer(first[0], socket, tls, connection, lane)).await
 }
 

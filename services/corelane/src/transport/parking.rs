@@ -1,4 +1,4 @@
-//! A lane's tasks for parked connections: wakes them on events and ends overdue ones.
+//! A lane's tasks for parked connections, which wake them on events and end overdue connections.
 
 use std::rc::Rc;
 
@@ -35,7 +35,7 @@ pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Returns whether more may be ready.
+/// Returns whether more connections may be ready.
 fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) -> bool {
     let lane = &host.lane;
     let more = host.connections.parking_lot.ready(events);
@@ -81,8 +81,8 @@ async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Ve
     }
 }
 
-/// Resumes a parked connection: here if there is an `order`, otherwise on the lane that has time
-/// for it.
+/// Resumes a parked connection on this lane if there is an `order`, or otherwise on the lane that
+/// has time for it.
 fn wake<S: HttpService>(host: &Rc<LaneService<S>>, resting: Resting, order: Option<Order>) {
     let moves = &host.connections.moves;
     let elsewhere = if order.is_none() { moves.choose_lane() } else { None };
@@ -115,8 +115,8 @@ impl Resting {
         }
     }
 
-    /// Whether to close without sending anything. Each side of TLS sends an alert (RFC 8446 section
-    /// 6.1).
+    /// Whether to close without sending anything. With TLS, each side sends an alert (RFC 8446
+    /// section 6.1).
     fn goes_without_words(&self) -> bool {
         !self.socket.is_tls()
     }

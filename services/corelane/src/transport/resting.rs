@@ -1,4 +1,4 @@
-//! A connection that no lane holds state for.
+//! A connection for which no lane holds state.
 
 use std::io;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct Resting {
     pub(crate) guard: ConnectionGuard,
 }
 
-/// Input that was read but not processed: part of a head, or pipelined requests. Usually empty, and
-/// then one word.
+/// Input that was read but not processed: part of a head, or pipelined requests. It is usually
+/// empty and then takes one word.
 #[derive(Debug)]
 pub(crate) struct Unread(Option<Box<Bytes>>);
 
@@ -41,7 +41,7 @@ impl Unread {
     }
 }
 
-/// Where a connection without a request goes.
+/// The places where a connection without a request can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     Park,
@@ -121,7 +121,7 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        // The place is free before the connection counts as closed.
+        // The place is released before the connection counts as closed.
         self.assignment = None;
         self.place = PeerPlace::default();
         self.lanes.close();

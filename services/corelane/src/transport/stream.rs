@@ -24,11 +24,11 @@ const READ_AHEAD: usize = 2048;
 /// the kernel copies and checks the vector first (send(2), writev(2)).
 const JOINED: usize = 512;
 
-/// A socket for hyper. It first returns bytes that were read earlier, to detect the protocol or to
-/// notice a disconnect, and it reports each arrival to its connection. On HTTP/1.1 it gives hyper
-/// one message at a time, and only complete heads. It ends the input at ambiguous framing and at an
+/// A socket for hyper. It first returns bytes that were read earlier to detect the protocol or a
+/// disconnect, and it reports each arrival to its connection. On HTTP/1.1, it gives hyper one
+/// message at a time, and only complete heads. It ends the input at ambiguous framing and at an
 /// oversized head, and replaces hyper's response to a rejected head with Corelane's. After an
-/// upgrade it passes the other protocol through.
+/// upgrade, it passes the other protocol through.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
@@ -36,7 +36,7 @@ pub(crate) struct Stream {
     prefix: Bytes,
     connection: Rc<Connection>,
     framing: Framing,
-    /// The head while it arrives in parts, then the part that hyper has not read.
+    /// The head while it is arriving in parts, and then the part that hyper has not read.
     head: BytesMut,
     ended: bool,
     /// Set if the stream was cut.
@@ -78,8 +78,8 @@ impl Stream {
         !self.connection.is_multiplexed() && !self.connection.is_upgraded()
     }
 
-    /// Reads into `buf`, from the prefix and then from the socket. On HTTP/1.1 it stops at the end
-    /// of the current message; the bytes after it become the prefix.
+    /// Reads into `buf`, from the prefix and then from the socket. On HTTP/1.1, it stops at the end
+    /// of the current message, and the bytes after the message become the prefix.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, is_tracked) = (buf.filled().len(), self.is_tracked());
         let was_in_body = self.framing.in_body();
@@ -130,7 +130,8 @@ impl Stream {
         self.cut = Some(cut);
     }
 
-    /// Gives hyper the bytes that are ready and fit. Returns false if there are none.
+    /// Hands hyper the bytes that are ready and fit into the buffer. Returns false if there are no
+    /// such bytes.
     fn give(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let has_ended = self.ended || self.cut.is_some();
         if !self.head.is_empty() {
@@ -149,7 +150,8 @@ impl Stream {
         has_ended
     }
 
-    /// Writes Corelane's response in place of `hypers`, which counts as written when Corelane's is.
+    /// Writes Corelane's response instead of `hypers`, which counts as written when Corelane's
+    /// response has been written.
     fn poll_instead(
         &mut self,
         cx: &mut Context<'_>,
@@ -159,7 +161,8 @@ impl Stream {
         let words = match &mut self.instead {
             Some(words) => words,
             None => {
-                // `hyper::Error` names the fault too, but only after this response was written.
+                // `hyper::Error` also names the fault, but only after this response has been
+                // written.
                 let status = status_of(hypers).unwrap_or(StatusCode::BAD_REQUEST);
                 let fault = self.cut.map(|cut| cut.fault);
                 let problem = refused_head(&self.connection.lane().limits, status, fault);
@@ -195,14 +198,14 @@ fn poll_upgraded<T>(
             return polled;
         }
         connection.writing();
-        // No other order applies here.
+        // No other order can end the wait here.
         let cut = loop {
             if let Order::Reset(cut) = ready!(connection.poll_order(cx)) {
                 break cut;
             }
         };
         connection.set_reset(cut);
-        // Readers of the stream see its end. Fails only if the socket is closed.
+        // Readers of the stream see that it has ended. Fails only if the socket is closed.
         let _ = socket.cut();
     }
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -218,8 +221,8 @@ impl Drop for Stream {
         // HTTP/2 requests may outlive the stream.
         self.connection.client.forget_socket();
         if self.connection.is_reset() {
-            // Otherwise the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in socket(7)).
-            // Fails only if the socket is closed.
+            // Without this option, the kernel keeps unread bytes for minutes (tcp(7), SO_LINGER in
+            // socket(7)). Fails only if the socket is closed.
             let _ = self.socket.set_zero_linger();
         }
     }
@@ -243,7 +246,8 @@ pub(crate) fn read_ahead(
         };
         match read {
             Ok(()) if !ahead.filled().is_empty() => {}
-            // rustls returns this error for an end without `close_notify` (RFC 8446 section 6.1).
+            // rustls returns this error for a stream that ends without `close_notify` (RFC 8446
+            // section 6.1).
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
                 connection.set_gone();
                 break;
@@ -347,7 +351,7 @@ impl AsyncWrite for Stream {
         self.connection.hyper_flushed();
         let Stream { socket, connection, prefix, .. } = &mut *self;
         if connection.waits_for_service() && read_ahead(socket, connection, prefix, cx) {
-            // hyper may already wait for these bytes, and the socket will not wake it.
+            // hyper may already be waiting for these bytes, and the socket will not wake it.
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))

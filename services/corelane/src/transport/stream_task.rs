@@ -36,9 +36,9 @@ pin_project! {
         future: F,
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
-        // Set for the output of an upgraded stream, which is open as long as the task runs. The
-        // write timeout cannot apply to it: hyper hides whether it waits for the window or for the
-        // service, and how much of a write the client has accepted.
+        // Set for the output of an upgraded stream, which is open for as long as the task runs. The
+        // write timeout cannot apply to this output. hyper hides whether it is waiting for the
+        // window or the service, and how much of a write the client has accepted.
         upgrade: Option<Box<Exchange>>,
     }
 }
@@ -54,7 +54,7 @@ impl<F: Future> Future for StreamTask<F> {
         let polled = this.future.poll(cx);
         let noted = this.streams.take_noted();
         if polled.is_ready() {
-            // Still there if hyper reset the stream without upgrading it.
+            // The upgrade is still there if hyper reset the stream without upgrading it.
             this.streams.take_upgrade();
             return Poll::Ready(());
         }

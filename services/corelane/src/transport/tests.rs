@@ -1,4 +1,4 @@
-//! Tests connections that the kernel rejects for epoll.
+//! Tests connections that the kernel refuses to add to an epoll.
 
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};

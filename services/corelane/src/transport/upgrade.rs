@@ -1,4 +1,4 @@
-//! Hands the stream of an HTTP/1.1 connection to the service, after a response with status 101.
+//! Hands an HTTP/1.1 connection's stream to the service after a response with status 101.
 //!
 //! hyper requires a [`Send`] stream, because the service may take it to any thread. Corelane's
 //! stream belongs to its lane, so [`UpgradableStream`] returns an error on any other thread.
@@ -104,7 +104,7 @@ pub(super) fn upgrade<S: HttpService>(
 ) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let result = poll_fn(|cx| poll(&mut http, &connection, cx)).await;
-        // hyper keeps the stream if it did not hand it over.
+        // hyper keeps the stream if it has not handed it over.
         if http.into_parts().is_none() {
             connection.end_http();
         }

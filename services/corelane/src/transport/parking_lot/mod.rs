@@ -1,5 +1,5 @@
-//! A lane's parked connections. Each is an entry in a table and in the lot's own epoll, without a
-//! task and without the state that the event loop keeps for a socket.
+//! A lane's parked connections. Each parked connection is an entry in a table and in the lot's own
+//! epoll, without a task and without the state that the event loop keeps for a socket.
 //!
 //! The event loop watches the lot's epoll as one descriptor, which is readable when an item is
 //! ready (epoll(7)). Items are level-triggered, so connections that do not fit in one turn are
@@ -28,18 +28,19 @@ use crate::transport::resting::Resting;
 /// Events that wake a parked connection: input, or the end of the client's side.
 const WAKES: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// Pause in parking after the kernel rejected a connection (epoll_ctl(2): `ENOSPC`, `ENOMEM`). It
-/// would reject other connections too, and each attempt costs as much as parking and waking.
+/// Time for which parking pauses after the kernel has rejected a connection (epoll_ctl(2):
+/// `ENOSPC`, `ENOMEM`). The kernel would also reject other connections, and each attempt costs as
+/// much as parking and waking.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
-/// Connections checked per event-loop turn of a sweep. Their memory is not cached, and a lane may
-/// have many thousands while requests wait.
+/// Connections checked per event-loop turn of a sweep. Their memory is not in the CPU cache, and a
+/// lane may have many thousands of connections while requests are waiting.
 pub(crate) const SLICE: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct ParkingLot {
     parked: RefCell<Table<Parked>>,
-    /// When the kernel last rejected a connection, on the clock of the lane's sweeps.
+    /// The time when the kernel last rejected a connection, on the sweep clock of the lane.
     refused: Cell<Option<Instant>>,
     /// Set if the lane parks connections and its event loop runs.
     epoll: OnceCell<AsyncFd<OwnedFd>>,
@@ -50,7 +51,7 @@ pub(crate) struct ParkingLot {
 #[derive(Debug)]
 struct Parked {
     resting: Resting,
-    /// When the connection was parked, on the clock of the lane's sweeps, in one word.
+    /// The time when the connection was parked, on the sweep clock of the lane, in one word.
     since: Tick,
 }
 
@@ -106,13 +107,13 @@ impl ParkingLot {
         None
     }
 
-    /// Fills `events` with connections to wake. Returns whether more may be ready.
+    /// Fills `events` with connections to wake. Returns whether more connections may be ready.
     pub(super) fn ready(&self, events: &mut Vec<Event>) -> bool {
         events.clear();
         let Some(epoll) = self.epoll.get() else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let told = epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&at_once));
-        // Fails only if a signal interrupts it, and then events may remain.
+        // Fails only if a signal interrupts it, in which case events may remain.
         told.is_err() || events.len() == events.capacity()
     }
 
@@ -130,8 +131,8 @@ impl ParkingLot {
         Some(resting)
     }
 
-    /// Checks some connections from this key on. Returns up to `most` overdue ones, and the next
-    /// key if there are more.
+    /// Checks some connections, starting at this key. Returns up to `most` overdue connections, and
+    /// the next key if there are more to check.
     pub(super) fn overdue(
         &self,
         lane: &LaneState,

@@ -12,8 +12,8 @@ const BLOCK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Table<T> {
     blocks: Vec<Slab<T>>,
-    /// Allocated blocks with room. Filling the first one first lets other blocks become empty and
-    /// be freed.
+    /// Allocated blocks with room. Filling the first of these blocks first lets other blocks become
+    /// empty, so that they can be freed.
     open: BTreeSet<usize>,
     len: usize,
 }
@@ -75,7 +75,7 @@ impl<T> Table<T> {
         let entry = self.blocks.get_mut(at)?.try_remove(key % BLOCK)?;
         self.len -= 1;
         self.open.insert(at);
-        // Keeps one empty block for the next entries.
+        // One empty block is kept for the next entries.
         if self.blocks[at].is_empty() && self.open.len() > 1 {
             self.open.remove(&at);
             self.blocks[at] = Slab::new();

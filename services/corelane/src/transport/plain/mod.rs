@@ -1,5 +1,5 @@
-//! The plain path for plain requests, which are most requests of most clients. It needs about a
-//! third of hyper's instructions.
+//! The plain path for plain requests, which are most of the requests that most clients send. It
+//! needs about a third of the instructions that hyper needs.
 //!
 //! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
 //! its body, if any, has a Content-Length. The plain path sends every response to a plain request.
@@ -7,7 +7,7 @@
 //! An HTTP/1.1 connection starts here. At the first request that is not plain, and before the
 //! service is called for it, the connection and its unread bytes move to hyper permanently.
 //!
-//! Between requests, a connection holds no buffer and nothing of the last request. When many
+//! Between requests, a connection holds no buffer and no part of the last request. When many
 //! connections are ready, a small response waits in the lane's [`SendBatch`] until the end of the
 //! event-loop turn.
 //!
@@ -74,7 +74,7 @@ enum Stage<S: HttpService> {
 }
 
 impl<S: HttpService> Stage<S> {
-    /// The stage that continues with bytes that were read.
+    /// The stage that continues with bytes that have already been read.
     fn unread(bytes: Bytes) -> Self {
         if bytes.is_empty() { Stage::Idle } else { Stage::Unread(Box::new(bytes)) }
     }
@@ -134,7 +134,7 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Hands the connection to hyper; a borrowed one on its own lane.
+    /// Hands the connection to hyper. A borrowed connection is handed over on its own lane.
     fn hand_over(&mut self, unread: Bytes) {
         self.offered = None;
         if let (Some(outlet), Some(registration)) = (self.outlet.take(), self.registration.take()) {
@@ -145,7 +145,7 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Whether the lane may use the socket, which another lane may have borrowed, and the current
+    /// Whether the lane may use the socket, which another lane may have borrowed, with the current
     /// stage.
     fn claim(
         turn: &PlainTurn<'_, S>,
@@ -177,7 +177,7 @@ impl<S: HttpService> Plain<S> {
     }
 
     /// Whether the stage is compatible with the state of the connection, the socket, its offer and
-    /// the lane's batch. The legal combinations of a waiting connection are:
+    /// the lane's batch. The valid combinations for a waiting connection are:
     ///
     /// | stage                | connection            | shared socket         | batch        |
     /// |----------------------|-----------------------|-----------------------|--------------|
@@ -202,7 +202,7 @@ impl<S: HttpService> Plain<S> {
             Stage::Answering(_) | Stage::Streaming(_) => connection.is_serving(),
             Stage::Writing(_) => connection.is_unflushed(),
             Stage::Leaving(_) => true,
-            // A connection in these stages does not wait.
+            // A connection in these stages is not waiting.
             Stage::HandOver(_) | Stage::Broken => false,
         };
         let is_idle = matches!(self.stage, Stage::Idle);
@@ -339,8 +339,8 @@ struct PlainTurn<'a, S: HttpService> {
     connection: &'a Rc<Connection>,
     host: &'a LaneService<S>,
     left: u32,
-    /// Whether the output buffer has responses for the lane's batch if the client has sent nothing
-    /// more.
+    /// Whether the output buffer contains responses that go into the lane's batch if the client has
+    /// sent nothing more.
     ready: bool,
 }
 
@@ -349,7 +349,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
     fn ended(&self) -> Stage<S> {
         match self.socket.is_tls() {
             false => Stage::Broken,
-            // RFC 8446 section 6.1: each side announces that it ends.
+            // RFC 8446 section 6.1: each side announces that it is closing.
             true => Stage::Leaving(Closing::at_rest()),
         }
     }

@@ -24,7 +24,7 @@ const JOINED: usize = 4096;
 
 const USUAL: usize = 512;
 
-/// A response whose body comes in parts.
+/// A response whose body is produced in parts.
 pub(super) struct Streaming<S: HttpService> {
     reply_slot: ReplySlot<S>,
     encoded: Encoded,
@@ -35,7 +35,7 @@ pub(super) struct Streaming<S: HttpService> {
 }
 
 pub(super) enum Encoding<S: HttpService> {
-    /// Complete, except for a part of the body that is not in the output buffer.
+    /// The response is complete except for a part of the body that is not in the output buffer.
     Complete {
         part: Part,
         close: bool,
@@ -59,8 +59,8 @@ enum Gathered {
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Appends a response to `out` as far as its body is ready. `ends` means that the connection
-    /// ends with it.
+    /// Appends a response to `out`, as much of it as its body has ready. `ends` means that the
+    /// connection ends with this response.
     pub(super) fn encode(
         &self,
         mut reply_slot: ReplySlot<S>,
@@ -94,7 +94,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
                 Encoding::Begun(Part::default(), Box::new(streaming))
             }
             Gathered::Failed(error) => {
-                // If the body fails before its first byte, nothing of the response is sent.
+                // If the body fails before its first byte, no part of the response is sent.
                 if out.len() == head_ends {
                     out.truncate(begun);
                 }
@@ -103,8 +103,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// What to write after the output buffer, and the stage after that write. `input` is what the
-    /// client sent after the request's head.
+    /// The bytes to write after the output buffer, and the stage after that write. `input` contains
+    /// the bytes that the client sent after the request's head.
     pub(super) fn follow(&self, encoding: Encoding<S>, input: Input) -> (Part, Stage<S>) {
         match encoding {
             Encoding::Complete { part, close } => (part, self.after(close, input)),
@@ -198,7 +198,7 @@ impl<S: HttpService> Streaming<S> {
     }
 }
 
-/// How the client finds the end of a response body (RFC 9112 section 6).
+/// How the client detects the end of a response body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyLength {
     /// Content-Length, with the bytes still to send.

@@ -27,12 +27,12 @@ use crate::transport::stream::read_ahead;
 /// Responses to pipelined requests are sent together, up to about this many bytes.
 const TOGETHER: usize = 32 * 1024;
 
-/// What the client sent after the current request's head.
+/// The bytes that the client sent after the current request's head.
 #[derive(Default)]
 pub(super) struct Input {
     /// Read but not parsed.
     pub(super) unread: Bytes,
-    /// The request body, until all of it has arrived.
+    /// The request body until all of it has arrived.
     pub(super) upload: Option<Upload>,
 }
 
@@ -44,7 +44,7 @@ enum Fed {
     None,
 }
 
-/// Result of reading from the client while its request waits.
+/// The result of reading from the client while its request is waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     More,
@@ -151,8 +151,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         self.write(out, Part::default(), Stage::unread(keep(rest)), cx)
     }
 
-    /// Reads the plain request at the start of `bytes` into `place`. Returns how many bytes belong
-    /// to it, and the missing rest of its body.
+    /// Reads the plain request at the start of `bytes` into `place`. Returns the number of bytes
+    /// that belong to it, and the upload for the missing rest of its body.
     fn request<'p>(
         &self,
         bytes: &[u8],
@@ -222,8 +222,8 @@ impl<S: HttpService> PlainTurn<'_, S> {
         fed
     }
 
-    /// Reads the rest of a body after the response, for a service that still reads it or to find
-    /// the next request.
+    /// Reads the rest of a body after the response, either for a service that is still reading it
+    /// or to find the next request.
     pub(super) fn discard(&mut self, mut input: Box<Input>, cx: &mut Context<'_>) -> Flow<S> {
         self.connection.await_body();
         loop {
@@ -258,7 +258,7 @@ fn ends(upload: Option<&Upload>) -> bool {
     upload.is_some_and(|upload| upload.is_broken() || upload.is_abandoned())
 }
 
-/// Feeds a piece to a service that wants one: first from `unread`, then from the socket through
+/// Feeds a piece to a service that wants it: first from `unread`, then from the socket through
 /// `buffer`.
 fn feed(
     upload: &mut Upload,

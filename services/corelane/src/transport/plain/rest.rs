@@ -88,8 +88,8 @@ pub(crate) fn resume<S: HttpService>(
     go_on(host, registration, socket, unread.into_bytes());
 }
 
-/// Registers a socket with the lane's event loop. Returns it with its peer address and descriptor;
-/// `None` if it is unusable.
+/// Registers a socket with the lane's event loop. Returns the socket with its peer address and
+/// descriptor, or `None` if it is unusable.
 pub(crate) fn wake<S: HttpService>(
     host: &LaneService<S>,
     socket: StillSocket,
@@ -98,7 +98,7 @@ pub(crate) fn wake<S: HttpService>(
     // This system call costs less than storing the peer address of every resting connection.
     match socket.peer().and_then(|peer| Ok((peer, descriptor, socket.wake()?))) {
         Ok(woken) => Some(woken),
-        // The client has reset the connection since the lane looked.
+        // The client has reset the connection since the lane last checked it.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
         Err(error) => {
             tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");

@@ -19,11 +19,11 @@ use crate::request::unsent::{Held, LaneUnsent, counted};
 /// Output that the socket has not accepted yet.
 pub(super) struct Writing<S: HttpService> {
     out: Vec<u8>,
-    /// Bytes of `out` already written.
+    /// Number of bytes of `out` that have been written.
     at: usize,
     part: Part,
     next: Stage<S>,
-    /// Set while the output waits for the client.
+    /// Set while the output is waiting for the client.
     held: Option<Held>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Part {
 pub(super) struct Outlet {
     socket: RefCell<Socket>,
     connection: Rc<Connection>,
-    /// Whether a response is in the batch, or left the batch and was not fully accepted.
+    /// Whether a response is in the batch or has left it without being fully accepted.
     is_behind: Cell<bool>,
     /// Bytes that the socket did not accept.
     rest: Cell<Option<Box<[u8]>>>,
@@ -75,7 +75,7 @@ impl Outlet {
         self.connection.lane().sends.add(Rc::<Self>::clone(self), reply);
     }
 
-    /// Records that the connection waits for a request. Other lanes may borrow it once its
+    /// Records that the connection is waiting for a request. Other lanes may borrow it once its
     /// responses are sent.
     pub(super) fn release(&self, socket: &Socket) {
         if !self.is_behind.get() {
@@ -88,12 +88,12 @@ impl Outlet {
         socket.unshare()
     }
 
-    /// Whether a response is in the batch, or left the batch and was not fully accepted.
+    /// Whether a response is in the batch or has left it without being fully accepted.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind.get()
     }
 
-    /// Whether other lanes may borrow the socket now; `None` if never.
+    /// Whether other lanes may borrow the socket now, or `None` if they never may.
     pub(super) fn is_released(&self) -> Option<bool> {
         self.socket.borrow().is_released()
     }
@@ -108,7 +108,7 @@ impl Outlet {
                     *reply = &reply[taken..];
                     self.connection.wrote(taken);
                 }
-                // The error recurs when the task writes, and ends the connection there.
+                // The error occurs again when the task writes, which then ends the connection.
                 _ => return Poll::Pending,
             }
         }
@@ -160,14 +160,15 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Whether these responses may wait for other responses of the same turn.
+    /// Whether these responses may wait for other responses in the same turn.
     fn may_wait(&self, out: &[u8]) -> bool {
         let lane = &self.host.lane;
-        // A handshake may take a millisecond. Either all connections of a port use TLS or none.
+        // A handshake may take a millisecond. Either all connections on a port use TLS or none of
+        // them do.
         !self.socket.is_tls()
             && (1..=send_batch::REPLY).contains(&out.len())
             && self.left > 0
-            // Otherwise the connection may have to leave in this turn.
+            // If the check is raised, the connection may have to leave in this turn.
             && !lane.polls.is_raised()
             && lane.sends.is_worthwhile(lane.shared().sleeps())
     }
@@ -189,7 +190,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    // Always inlined, like `poll_writing`, which saves 17 instructions per request.
+    // This function and `poll_writing` are always inlined, which saves 17 instructions per request.
     #[inline(always)]
     fn written(&self, writing: Writing<S>, result: io::Result<()>) -> Flow<S> {
         if let Err(error) = result {

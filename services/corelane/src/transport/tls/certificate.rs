@@ -17,8 +17,8 @@ use x509_cert::der::Decode;
 use super::Tls;
 use crate::base::error::Error;
 
-/// Maximum file size. No chain or key is this large, so a wrong path cannot make the server read
-/// much more.
+/// Maximum file size. No chain or key is this large, so a wrong path cannot make the server read a
+/// huge file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The contents of the files.
@@ -68,14 +68,14 @@ pub(super) struct Certificate {
     pub(super) validity: Validity,
 }
 
-/// First and last second of validity, since the Unix epoch.
+/// First and last second of the validity period, measured from the Unix epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validity {
     not_before: Duration,
     pub(super) not_after: Duration,
 }
 
-/// The certificates in the PEM text of this file: at least one.
+/// The certificates in this file's PEM text, of which there is at least one.
 pub(super) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -104,7 +104,7 @@ impl Certificate {
 }
 
 impl Validity {
-    /// The validity of a certificate in this file.
+    /// The validity period of a certificate in this file.
     pub(super) fn of(certificate: &CertificateDer<'_>, path: &Path) -> Result<Self, Error> {
         // `Raw` checks only the form, because the other side decides what it accepts.
         let parsed = CertificateInner::<Raw>::from_der(certificate)
@@ -119,7 +119,7 @@ impl Validity {
         since_epoch() > self.not_after
     }
 
-    /// The reason why the other side rejects it now, if there is one.
+    /// The reason why the other side would currently reject the certificate, if any.
     pub(super) fn warning(&self) -> Option<&'static str> {
         match since_epoch() {
             now if now > self.not_after => Some("the certificate has expired"),

@@ -1,4 +1,4 @@
-//! Verifies the certificates and identities of clients.
+//! Verifies client certificates and identities.
 
 use std::io;
 use std::sync::Arc;
@@ -21,16 +21,17 @@ use crate::base::error::Error;
 use crate::metrics::Handshake;
 use crate::request::client::ClientIdentity;
 
-/// Accepts certificates that a CA issued for TLS clients and that name an allowed identity.
+/// Accepts certificates that a trusted CA issued for TLS clients and that name an allowed identity.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// The trusted CAs, at least one.
+    /// The trusted CAs, of which there is at least one.
     authorities: Vec<Authority>,
     subjects: Vec<DistinguishedName>,
     allow: Vec<ClientIdentity>,
 }
 
-/// A CA of clients. Each has a verifier, because rustls does not look at the validity of a CA.
+/// A CA of clients. Each CA has its own verifier, because rustls does not check whether a CA is
+/// still valid.
 #[derive(Debug)]
 struct Authority {
     validity: Validity,
@@ -38,7 +39,7 @@ struct Authority {
 }
 
 impl Verifier {
-    /// Trusts the CAs in the PEM text of the file.
+    /// Trusts the CAs in the file's PEM text.
     pub(super) fn new(clients: &TlsClients, pem: &[u8]) -> Result<Self, Error> {
         let wrong = |error: &dyn std::fmt::Display| {
             unusable(&clients.ca, format!("contains an unusable CA: {error}"))
@@ -65,7 +66,7 @@ impl Verifier {
         })
     }
 
-    /// When the first CA expires, since the Unix epoch.
+    /// The time when the first CA expires, measured from the Unix epoch.
     pub(super) fn not_after(&self) -> Duration {
         let times = self.authorities.iter().map(|authority| authority.validity.not_after);
         times.min().expect("a CA")
@@ -76,11 +77,12 @@ impl Verifier {
         self.authorities.iter().all(|authority| authority.validity.has_expired())
     }
 
-    /// The identity of a client after its handshake.
+    /// A client's identity after its handshake.
     pub(super) fn client(&self, session: &ServerConnection) -> Result<ClientIdentity, Refused> {
         let chain = session.peer_certificates().unwrap_or_default();
         let (own, issuers) = chain.split_first().ok_or(Refused::NoCertificatesPresented)?;
-        // rustls does not verify the certificate of a resumed session again. It may have expired.
+        // When a session is resumed, rustls does not verify the client's certificate again. It may
+        // have expired.
         if session.handshake_kind() == Some(HandshakeKind::Resumed) {
             self.verify_client_cert(own, issuers, UnixTime::now())?;
         }
@@ -120,7 +122,7 @@ impl ClientCertVerifier for Verifier {
         for authority in self.authorities.iter().filter(|ca| !ca.validity.has_expired()) {
             match authority.verifier.verify_client_cert(end_entity, intermediates, now) {
                 Ok(verified) => return self.identity(end_entity).map(|_| verified),
-                // Another CA, or another key of a CA with this name.
+                // The certificate belongs to another CA or to another key of a CA with this name.
                 Err(Refused::InvalidCertificate(UnknownIssuer | BadSignature)) => {}
                 Err(error) => refused = error,
             }
@@ -151,7 +153,7 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// The result of a handshake that failed. Only a certificate of a client can be invalid here.
+/// The result to record for a failed handshake. Only a client certificate can be invalid here.
 pub(crate) fn failure(error: &io::Error) -> Handshake {
     use CertificateError::{
         ApplicationVerificationFailure, Expired, ExpiredContext, UnknownIssuer,

@@ -1,4 +1,4 @@
-//! TLS for clients: certificates, their reload, and the verification of clients.
+//! TLS for clients: certificates, certificate reloads, and client verification.
 //!
 //! It uses rustls with the *ring* provider, which needs only a C compiler to build.
 
@@ -16,16 +16,16 @@ pub(crate) use reload::{Loaded, Reload, Termination, Watch};
 
 /// TLS for clients, set by [`Builder::tls`](crate::Builder::tls).
 ///
-/// TLS 1.2 and 1.3 are supported. The protocol is the client's first choice by ALPN among `h2` and
-/// `http/1.1` (RFC 7301). Without ALPN, the first bytes decide, as without TLS. Sessions resume by
-/// tickets, whose keys stay in this process and are rotated every six hours.
+/// TLS 1.2 and 1.3 are supported. ALPN selects the protocol that the client prefers out of `h2` and
+/// `http/1.1` (RFC 7301). Without ALPN, the first bytes decide, as without TLS. Sessions are
+/// resumed with tickets, whose keys stay in this process and are rotated every six hours.
 ///
-/// The files are read again every [`Tls::reload`] and compared by content, so a swapped symlink of
-/// a volume is noticed like a file that is written in place. New connections use the new
-/// certificate; open connections are not affected. When the new files are invalid, or the new
-/// certificate has expired, the old files stay in use; this is logged once and counted in
-/// `corelane_tls_reloads_total{result="failure"}`. The files may therefore be replaced one
-/// after the other.
+/// The server rereads the files every [`Tls::reload`] and compares their contents, so it detects
+/// both a swapped symlink in a volume and a file that was overwritten in place. New connections use
+/// the new certificate, and open connections are not affected. If the new files are invalid or the
+/// new certificate has expired, the old files stay in use. You can therefore replace the files one
+/// after the other. The server logs the failure once and counts it in
+/// `corelane_tls_reloads_total{result="failure"}`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,17 +45,18 @@ pub struct Tls {
     pub key: PathBuf,
     /// How often the files are read again. Default 10 s; 100 ms to 24 h.
     pub reload: Duration,
-    /// Which clients may connect. Default `None`: all, without a certificate.
+    /// Which clients may connect. Default `None`: all clients may connect, without a certificate.
     pub clients: Option<TlsClients>,
 }
 
-/// The clients that may connect: each must present a certificate that one of our CAs issued for TLS
-/// clients and that names an allowed identity.
+/// The clients that may connect. Each client must present a certificate that a trusted CA issued
+/// for TLS clients and that names an allowed identity.
 ///
-/// Others are refused in the handshake, which `corelane_tls_handshakes_total` counts with the reason.
-/// The file is reloaded with the certificate. After a change, sessions that began before it do not
-/// resume: their clients present a certificate again. A resumed session is checked like a new one, so
-/// it ends with its certificate's validity.
+/// Other clients are rejected during the handshake, and `corelane_tls_handshakes_total` counts
+/// these handshakes by reason. The CA file is reloaded together with the certificate. After a
+/// change to the CA file, older sessions cannot be resumed, so clients must present their
+/// certificates again. A resumed session is checked like a new session, so a session cannot be
+/// resumed once its certificate has expired.
 ///
 /// ```
 /// use corelane::{Server, Tls, TlsClients};
@@ -73,11 +74,11 @@ pub struct Tls {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsClients {
-    /// PEM file of the CAs that issue certificates of clients. At most 1 MiB. One that has expired
-    /// is not trusted.
+    /// PEM file with the CAs that issue client certificates. At most 1 MiB. Expired CAs are not
+    /// trusted.
     pub ca: PathBuf,
-    /// The identities of which a client must have one. At least one: a CA usually issues certificates
-    /// for more than the clients of one service.
+    /// The allowed identities. A client must have one of them. At least one identity is required,
+    /// because a CA usually issues certificates to more than one service's clients.
     pub allow: Vec<ClientIdentity>,
 }
 

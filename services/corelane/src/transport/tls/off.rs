@@ -1,4 +1,4 @@
-//! The TLS types without the feature `tls`: they have no values.
+//! The TLS types without the `tls` feature, which have no values.
 
 use crate::base::error::Error;
 

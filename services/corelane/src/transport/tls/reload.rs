@@ -1,4 +1,4 @@
-//! The current certificate and CAs, and their replacement.
+//! The current certificate and CAs, and how they are replaced.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::request::client::ClientIdentity;
 /// The TLS state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Termination {
-    /// Read once per handshake, whose signature costs a thousand times as much.
+    /// Locked once per handshake, whose signature costs a thousand times as much.
     loaded: RwLock<Arc<Loaded>>,
     reloads: [AtomicU64; Reload::ALL.len()],
     up_to_date: AtomicBool,
@@ -52,8 +52,9 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Sessions of `previous` resume if the CAs of clients are the same. Otherwise its tickets are
-    /// unreadable, also those that it issues later to a handshake which has begun.
+    /// Sessions of `previous` can be resumed if the client CAs are the same. If the CAs differ, its
+    /// tickets cannot be read, including tickets that it issues later for a handshake that has
+    /// already begun.
     pub(super) fn new(
         contents: &Contents,
         settings: &Tls,
@@ -78,7 +79,8 @@ impl Loaded {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         #[cfg(feature = "http2")]
         config.alpn_protocols.insert(0, b"h2".to_vec());
-        // Tickets instead of a cache: lanes share no sessions and do not wait for each other.
+        // Tickets are used instead of a cache so that lanes share no sessions and do not wait for
+        // each other.
         config.ticketer = match previous.filter(|previous| previous.ca == ca) {
             Some(previous) => Arc::clone(&previous.config.ticketer),
             None => Ticketer::new().map_err(refused)?,
@@ -86,13 +88,13 @@ impl Loaded {
         Ok(Loaded { config: Arc::new(config), certificate, clients, ca })
     }
 
-    /// The client's verified identity, if clients have to prove one.
+    /// The client's verified identity, if clients must prove their identity.
     pub(crate) fn client(&self, session: &ServerConnection) -> io::Result<Option<ClientIdentity>> {
         let Some(clients) = &self.clients else { return Ok(None) };
         clients.client(session).map(Some).map_err(io::Error::other)
     }
 
-    /// The first file that has expired for every client.
+    /// The first file that has expired, which makes every handshake fail.
     fn expired<'a>(&self, settings: &'a Tls) -> Option<&'a Path> {
         let clients = self.clients.as_ref().zip(settings.clients.as_ref());
         let ca =
@@ -101,7 +103,7 @@ impl Loaded {
         certificate.or(ca).map(PathBuf::as_path)
     }
 
-    /// When the first certificate expires, in seconds since the Unix epoch.
+    /// The time when the first certificate expires, in seconds since the Unix epoch.
     fn not_after(&self) -> u64 {
         let ca = self.clients.as_ref().map(|clients| clients.not_after());
         ca.unwrap_or(Duration::MAX).min(self.certificate.not_after).as_secs()
@@ -109,8 +111,8 @@ impl Loaded {
 }
 
 impl Tls {
-    /// Checks that the files are usable, as [`Builder::build`](crate::Builder::build) does. An expired
-    /// certificate is not an error; it is logged.
+    /// Checks that the files are usable, as [`Builder::build`](crate::Builder::build) does. An
+    /// expired certificate is logged but is not an error.
     ///
     /// # Errors
     ///
@@ -145,7 +147,7 @@ impl Termination {
         self.settings.clients.is_some()
     }
 
-    /// When the first certificate in use expires, in seconds since the Unix epoch.
+    /// The time when the first certificate in use expires, in seconds since the Unix epoch.
     pub(crate) fn not_after(&self) -> u64 {
         self.loaded().not_after()
     }
@@ -159,7 +161,7 @@ impl Termination {
         self.up_to_date.load(Relaxed)
     }
 
-    /// Uses new files, or keeps the old ones.
+    /// Switches to the new files, or keeps the old files.
     fn renew(&self, contents: &Result<Contents, String>) {
         let loaded = match contents {
             Ok(contents) => Loaded::new(contents, &self.settings, Some(&self.loaded()))
@@ -203,7 +205,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Replaces the certificate and the CAs whenever the contents of the files change.
+    /// Replaces the certificate and the CAs whenever the files' contents change.
     pub(crate) async fn run(mut self, tls: &Termination) {
         let every = tls.settings.reload;
         let mut ticks = interval_at(Instant::now() + every, every);
