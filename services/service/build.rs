@@ -1,6 +1,6 @@
 //! Extracts the two Swagger UI files for the page of an OpenAPI document from the archive in its
-//! crate. They stay compressed: a deflated file of an archive, between a header and its checksum,
-//! is a gzip file.
+//! crate. They stay compressed, because a gzip header and a checksum turn a deflated file from an
+//! archive into a gzip file.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,8 @@
 //! Prepares a Kubernetes node for many connections.
 //!
 //! `audit` and `plan` show how the node differs from a profile. `apply` saves the original values
-//! and writes the profile's, and `restore` writes the originals back. `agent` repeats this in a
-//! DaemonSet pod and proves that the node's pods have exclusive CPUs.
+//! and writes the profile's values, and `restore` writes the original values back. `agent` repeats
+//! this in a DaemonSet pod and proves that the node's pods have exclusive CPUs.
 
 mod agent;
 mod catalogue;

@@ -1,4 +1,4 @@
-//! A node's wanted values: its profile, and overrides.
+//! A node's wanted values: its profile and overrides.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Profile {
         }
     }
 
-    /// `None` for settings of pods.
+    /// `None` for pod settings.
     pub(crate) fn wanted(&self, knob: &Knob) -> Option<Value> {
         let text = match (self.named.get(knob.name), self.index) {
             (Some(named), _) => named,
@@ -106,11 +106,11 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Linux 3864c6b fixed this: a moved connection did not wake its new listener.
+/// Linux commit 3864c6b fixed a bug in which a moved connection did not wake its new listener.
 const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that moves to \
                            another listener does not wake it; a replica that drains does not need it";
 
-/// Why a host profile cannot set the value, and how to set it instead.
+/// Reason why a host profile cannot set the value, and how to set it instead.
 fn belongs_to_pods(name: &str, value: &str, safe: Option<&str>) -> String {
     let how = match safe {
         Some("") => format!("set `sysctls: {{{name}: {value:?}}}`"),

@@ -111,7 +111,7 @@ impl Report {
 }
 
 const WIDTH: usize = 120;
-/// Maximum width of a value; longer ones, such as lists of names, are cut.
+/// Maximum width of a value; longer values, such as lists of names, are truncated.
 const VALUE: usize = 27;
 
 /// One line per setting, followed by the reasons for settings that are not as wanted.

@@ -1,4 +1,4 @@
-//! A program from before the platform, with its own tokio runtime, log, flag and variable. The
+//! A program that predates the platform, with its own tokio runtime, log, flag and variable. The
 //! platform's keys are flags after `--`.
 //!
 //! ```sh

@@ -20,7 +20,7 @@ use crate::telemetry;
 
 const PREFIX: &str = "CORELANE_";
 
-/// Variables that belong to the command `corelane` and to the local cluster.
+/// Variables that belong to the `corelane` command and to the local cluster.
 const OTHERS: &[&str] =
     &["CORELANE_CAPACITY_", "CORELANE_CHECK_", "CORELANE_CLUSTER_STATE", "CORELANE_HOME"];
 
@@ -28,7 +28,7 @@ const OTHERS: &[&str] =
 /// `--schema`. A program with its own flags may not know that flag.
 const PRINT_SCHEMA: &str = "CORELANE_PRINT_SCHEMA";
 
-/// A service before it runs. `C` is the type of its own settings, created by
+/// A service that is not running yet. `C` is the type of its own settings, created by
 /// [`settings!`](crate::settings); `()` has none.
 ///
 /// The [crate](crate) documentation has an example with settings and metrics.
@@ -72,7 +72,7 @@ impl<C> fmt::Debug for App<C> {
 
 impl<C: Keys> App<C> {
     /// Creates a service from its program name, its version (usually `env!("CARGO_PKG_VERSION")`)
-    /// and a line for its help. Its spans also carry name and version.
+    /// and a line for its help. Its spans also carry the name and version.
     ///
     /// # Panics
     ///
@@ -100,8 +100,8 @@ impl<C: Keys> App<C> {
         }
     }
 
-    /// Sets the arguments after the program's name; by default, those of the process. A program
-    /// with its own flags or subcommands passes the remaining arguments.
+    /// Sets the arguments after the program's name; the default is the process's arguments. A
+    /// program with its own flags or subcommands passes the remaining arguments.
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments = Some(arguments.into_iter().map(Into::into).collect());
         self
@@ -154,14 +154,14 @@ impl<C: Keys> App<C> {
     /// | 1 | the drain cut a request, or something failed |
     /// | 64 | the command line or a setting is wrong |
     ///
-    /// The variable `CORELANE_PRINT_SCHEMA` has the effect of `--schema`. `corelane up` sets it to
+    /// The `CORELANE_PRINT_SCHEMA` variable has the effect of `--schema`. `corelane up` sets it to
     /// determine whether a program is such a service, and which settings it has.
     ///
     /// `serve` receives the service's own settings and a [`Start`] with open sockets. It calls
     /// [`Start::serve`], and may do other work before and after that.
     ///
     /// Blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need other
-    /// threads: use the flavour `multi_thread`, tokio's default.
+    /// threads: use the `multi_thread` flavour, which is tokio's default.
     pub fn run<F>(self, serve: F) -> ExitCode
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,

@@ -8,7 +8,7 @@ use kube::{Client, Config};
 
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Why there is no client.
+/// Reason why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The program does not run in a pod.

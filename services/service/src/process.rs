@@ -44,7 +44,7 @@ pub fn block_on<F: Future>(future: F, detach: bool) -> io::Result<F::Output> {
     Ok(output)
 }
 
-/// Receives SIGTERM and SIGINT from its creation on.
+/// Receives SIGTERM and SIGINT as soon as it has been created.
 ///
 /// ```no_run
 /// use corelane_service::process::{self, Termination};
@@ -66,7 +66,7 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// Installs signal handlers, so that the signals no longer end the process.
+    /// Installs signal handlers, so that the signals no longer terminate the process.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ use crate::value::{
 /// 365.25 days, as in humantime.
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
-/// The choice whether lanes have slow lanes.
+/// The setting that decides whether lanes have slow lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlowMode {
     /// Only if the lanes are pinned.

@@ -297,7 +297,7 @@ impl Hooks {
             return;
         }
         let ended = block_on(aside, async move {
-            // Run as tasks, so that a panic in one does not end the others.
+            // Run as tasks, so that a panic in one does not stop the others.
             let tasks: Vec<_> = hooks.into_iter().map(tokio::spawn).collect();
             let all = async {
                 for task in tasks {
@@ -321,11 +321,11 @@ where
     F: Future<Output: Send> + Send,
 {
     if aside.get().is_none() {
-        // If another runtime was started in the meantime, this one ends at once.
+        // If another runtime was started in the meantime, the new runtime shuts down immediately.
         let _ = aside.set(Aside::start()?);
     }
     let aside = aside.get().ok_or(io::ErrorKind::NotFound)?;
-    // Not on this thread, which may belong to a runtime.
+    // Does not block on this thread, which may belong to a runtime.
     let ended = thread::scope(|scope| {
         let waiting = thread::Builder::new().name("start".to_owned());
         Ok(waiting.spawn_scoped(scope, || aside.runtime.block_on(future))?.join())
@@ -336,7 +336,7 @@ where
 #[derive(Debug)]
 struct Aside {
     runtime: tokio::runtime::Handle,
-    /// Ends the runtime when dropped.
+    /// Shuts down the runtime when dropped.
     _ends: tokio::sync::oneshot::Sender<()>,
 }
 

@@ -67,7 +67,7 @@ impl From<String> for Allowed {
 /// No value contains this, so every parser with restrictions rejects it.
 const IMPOSSIBLE: &str = "\0";
 
-/// What a parser accepts; `None` if it accepts any text.
+/// The values that a parser accepts; `None` if it accepts any text.
 pub fn allowed<T, E: Into<Allowed>>(parse: impl Fn(&str) -> Result<T, E>) -> Option<Allowed> {
     parse(IMPOSSIBLE).err().map(Into::into)
 }
@@ -335,7 +335,7 @@ pub fn ratio(text: &str) -> Result<f64, Allowed> {
     }
 }
 
-/// Path of a file, which need not exist; empty means none.
+/// Path of a file, which need not exist; an empty text means no file.
 ///
 /// # Errors
 ///
@@ -347,7 +347,7 @@ pub fn file(text: &str) -> Result<Option<PathBuf>, Allowed> {
     }
 }
 
-/// Path of a readable folder; empty means none.
+/// Path of a readable folder; an empty text means no folder.
 ///
 /// # Errors
 ///

@@ -72,7 +72,7 @@ impl Running {
         (status.unwrap_or_else(|| panic!("{reply}")), reply)
     }
 
-    /// Ends the process like Kubernetes does. Returns its exit code and the rest of its log.
+    /// Terminates the process as Kubernetes does. Returns its exit code and the rest of its log.
     fn terminate(mut self) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
         let mut log = String::new();
@@ -256,7 +256,7 @@ fn metrics_of_the_service_are_pushed_too() {
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         request
     });
-    // From the first response on, a signal starts the drain.
+    // After the first response, a signal starts the drain.
     assert_eq!(shop.ask(shop.address, "GET /", "").0, 200);
     assert_eq!(shop.terminate().0, Some(0));
     let request = String::from_utf8_lossy(&received.join().expect("no panic")).into_owned();
@@ -264,7 +264,7 @@ fn metrics_of_the_service_are_pushed_too() {
     assert!(request.contains("shop_orders_total"), "{request}");
 }
 
-/// Its tasks keep running, both from its own runtime and from before the lanes, and the service
+/// Tasks of its own runtime and tasks started before the lanes keep running, and the service
 /// responds.
 #[test]
 fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {

@@ -1,4 +1,4 @@
-//! Tests the log, which is one per process.
+//! Tests the log in a separate program, because a process has only one log.
 
 use std::io;
 use std::time::{Duration, Instant};

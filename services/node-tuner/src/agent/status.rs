@@ -69,7 +69,7 @@ pub(crate) struct Facts {
     pub(crate) messages: Vec<Message>,
 }
 
-/// Facts behind one lock, which is held only briefly.
+/// Facts protected by one lock, which is held only briefly.
 #[derive(Debug)]
 pub(crate) struct Status(Mutex<Facts>);
 
@@ -96,7 +96,7 @@ impl Status {
 
 impl Facts {
     pub(crate) fn passed(&mut self, pass: Pass, changes: &Changes) {
-        // All series exist from the start, at 0.
+        // All series exist from the start, with the value 0.
         for row in pass.report.knobs.iter().filter(|row| row.class == Class::Host) {
             self.knobs.entry(row.name).or_default();
         }
@@ -129,7 +129,7 @@ impl Facts {
         self.pass.as_ref().map(|pass| pass.error.is_none() && pass.report.prepared())
     }
 
-    /// `Err` says what is missing.
+    /// `Err` describes what is missing.
     pub(crate) fn ready(&self) -> Result<(), String> {
         let Some(pass) = &self.pass else { return Err("the first pass has not ended".to_owned()) };
         if let Some(error) = &pass.error {

@@ -1,4 +1,5 @@
-//! The catalogue of all settings: where each belongs, its values in the profiles, and why.
+//! The catalogue of all settings: where each setting belongs, its values in the profiles, and the
+//! reasons for them.
 
 mod elsewhere;
 mod host;
@@ -42,9 +43,9 @@ pub(crate) enum Rule {
     /// The word in brackets of `always [madvise] never`, or the only word.
     Choice,
     Mask,
-    /// A CPU list, all of whose CPUs must be among the wanted ones.
+    /// A CPU list whose CPUs must all be wanted CPUs.
     Within,
-    /// One line of a file; the others are kept.
+    /// One line of a file; the other lines are kept.
     Line,
     /// Active while the file is open.
     Held,

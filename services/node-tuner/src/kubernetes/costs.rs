@@ -26,7 +26,7 @@ use super::refused_with;
 /// Kubernetes removes the pod with the lowest value first; the default is 0.
 const ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The pods of charts/service. The admission policy of charts/node-tuning uses these labels, too.
+/// The pods of charts/service. The admission policy in charts/node-tuning also uses these labels.
 const REPLICAS: &str = "app.kubernetes.io/part-of=corelane,app.kubernetes.io/component=replica";
 
 const PORT: &str = "admin";
@@ -85,7 +85,7 @@ impl Costs {
     async fn annotate(&self, pod: &Pod, cost: i32) -> kube::Result<()> {
         let api: Api<Pod> =
             Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
-        // With the UID, a later pod of the same name is not changed.
+        // The UID ensures that a later pod with the same name is not changed.
         let annotations = json!({ANNOTATION: cost.to_string()});
         let patch = json!({"metadata": {"uid": pod.uid(), "annotations": annotations}});
         let patched = api
@@ -119,8 +119,8 @@ fn cost_of(pod: &Pod) -> i32 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
-    /// The replica serves. Each connection counts once, each upgraded connection or stream once
-    /// more, and requests in flight are added.
+    /// The replica is serving with this load: 1 for each connection, another 1 for each upgraded
+    /// connection or stream, and 1 for each request in flight.
     Serves(u64),
     Ends,
     Silent,
@@ -171,8 +171,8 @@ fn wanted(current: i32, reply: Reply, was_silent: bool) -> i32 {
     }
 }
 
-/// The number of binary digits, which changes when the load doubles. It never falls by only one, so
-/// that a load near a bound does not cause a series of writes.
+/// The number of binary digits, which changes when the load doubles. The cost never falls by only
+/// one, so that a load near a bound does not cause a series of writes.
 fn step(load: u64, before: i32) -> i32 {
     let digits = (u64::BITS - load.leading_zeros()).cast_signed();
     if load > 0 && digits + 1 == before { before } else { digits }

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 
-/// Namespace of the events of nodes, which have no namespace themselves.
+/// Namespace for node events, because nodes themselves have no namespace.
 const NAMESPACE: &str = "default";
 
 const COMPONENT: &str = "corelane-node-tuner";
@@ -63,7 +63,7 @@ impl Events {
         Events { api, node: node.to_owned() }
     }
 
-    /// Writes an event with its count. All later agents of the node use the same event name, and
+    /// Writes an event with its count. All later agents on the node use the same event name, and
     /// the API server keeps the event for an hour (--event-ttl).
     pub(crate) async fn tell(
         &self,
@@ -137,11 +137,11 @@ impl Events {
     }
 }
 
-/// Minimum time between writes of the same event, which is only counted in between.
+/// Minimum time between writes of the same event; repeats in between are only counted.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Pending events, and when equal ones were last written, because two programs may change a setting
-/// in every pass.
+/// Pending events, and the time when an equal event was last written, because two programs may
+/// change a setting in every pass.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     events: BTreeMap<(Reason, String), Waiting>,

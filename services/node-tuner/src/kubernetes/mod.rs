@@ -79,8 +79,8 @@ impl Kubernetes {
         told
     }
 
-    /// Adds the taint to a node that is not prepared, and removes it from one that is. Returns
-    /// whether it changed. Does nothing without a taint key.
+    /// Adds the taint to an unprepared node, and removes it from a prepared node. Returns whether
+    /// it changed. Does nothing without a taint key.
     pub(crate) async fn taint(&self, prepared: bool) -> kube::Result<bool> {
         if self.taint.is_empty() {
             return Ok(false);
@@ -148,7 +148,7 @@ fn with(mut taints: Vec<Taint>, key: &str, on: bool) -> Option<Vec<Taint>> {
             let (key, effect) = (key.to_owned(), EFFECT.to_owned());
             taints.push(Taint { key, effect, value: Some(VALUE.to_owned()), time_added: None });
         }
-        // Matches any value: the program that registered the node may have set another one.
+        // Matches any value: the program that registered the node may have set a different value.
         (true, false) => taints.retain(|it| !ours(it)),
         _ => return None,
     }

@@ -135,7 +135,7 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// Names the nodes that are not restored, for a message.
+/// Lists the nodes that are not restored, for a message.
 async fn late(api: &Api<Pod>, daemonset: &DaemonSet) -> String {
     let progress = Progress::of(daemonset, None);
     let counted = format!("{} of {} nodes are", progress.restored, progress.nodes);

@@ -1,4 +1,4 @@
-//! irqbalance: whether it runs, and its file of excluded CPUs.
+//! State of irqbalance: whether it is running, and its file of excluded CPUs.
 
 use std::io;
 
@@ -90,7 +90,7 @@ pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
     text
 }
 
-/// Whether two texts differ only in the lines of banned CPUs, and the first sets these lines to a
+/// Whether two texts differ only in the banned-CPU lines, and the first text sets these lines to a
 /// list or mask. A shell also reads the file (Debian's init script), so nothing else may be
 /// restored.
 pub(crate) fn differ_only_in_bans(original: &str, written: &str) -> bool {

@@ -73,15 +73,15 @@ fn housekeeping(said: &str, online: &Cpus) -> Result<Cpus, String> {
     Ok(cpus)
 }
 
-/// If the configured interrupt CPUs are on this machine but split a core, a message with the CPUs
-/// to set instead.
+/// Returns a message with the CPUs to set instead if the configured interrupt CPUs are on this
+/// machine but split a core.
 pub(crate) fn split_of(tree: &Tree, settings: &Settings) -> Option<String> {
     let online = list(tree, "/sys/devices/system/cpu/online")?;
     split_cores(tree, &housekeeping(&settings.housekeeping, &online).ok()?, &online)
 }
 
-/// Detects split cores: pods get the other half of a reserved core, or nobody does with
-/// `full-pcpus-only`.
+/// Detects split cores: the other half of a reserved core goes to pods or, with `full-pcpus-only`,
+/// stays unused.
 fn split_cores(tree: &Tree, reserved: &Cpus, online: &Cpus) -> Option<String> {
     let mut whole = reserved.clone();
     for cpu in reserved.iter() {

@@ -21,7 +21,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 struct Answers {
     nodes: Vec<NodeProof>,
-    /// Agents that did not respond, and why.
+    /// Agents that did not respond, with the reasons.
     errors: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ async fn ask_all(agents: &[String]) -> Answers {
     answers
 }
 
-/// All addresses of the URL's host; for a headless Service, those of its pods.
+/// All addresses of the URL's host; for a headless Service, the addresses of its pods.
 async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
     let url: Url = agent.parse().map_err(|allowed| format!("expected {allowed}"))?;
     let found = timeout(ANSWER, url.addresses()).await;

@@ -142,8 +142,8 @@ pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     }
 }
 
-/// Each sysctl has the pod's value. `actual` is the value inside the pod, or why it could not be
-/// read.
+/// Each sysctl has the pod's value. `actual` is the value inside the pod, or the reason why it
+/// could not be read.
 pub(crate) fn sysctls(
     wanted: &[(String, String)],
     actual: &Result<Vec<Option<String>>, String>,
@@ -170,7 +170,7 @@ pub(crate) fn sysctls(
     }
 }
 
-/// The kernel separates values with tabs, people with spaces.
+/// The kernel separates values with tabs, but people use spaces.
 fn words(value: &str) -> Vec<&str> {
     value.split_ascii_whitespace().collect()
 }

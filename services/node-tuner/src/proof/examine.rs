@@ -51,9 +51,9 @@ impl Examiner {
 
     /// Examines the selected pods of the node.
     ///
-    /// A stranger missing in `before` is ignored, because a container that is being created may
-    /// briefly run on every CPU; if it stays, it counts in the next pass. In the first pass
-    /// (`None`), all strangers count. Also returns this pass's strangers.
+    /// A stranger that is not in `before` is ignored, because a container that is being created may
+    /// briefly run on every CPU. If the stranger stays, it counts in the next pass. In the first
+    /// pass (`None`), all strangers count. Also returns this pass's strangers.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],

@@ -20,7 +20,7 @@ pub(crate) fn find(tree: &Tree, interfaces: &[String]) -> Result<Vec<Interrupt>,
         for number in node::interrupts(tree, &device) {
             let folder = format!("/proc/irq/{number}");
             // The first file shows the current CPU. Some interrupt controllers support only the
-            // second.
+            // second file.
             let files = ["effective_affinity_list", "smp_affinity_list"];
             let cpus = files.iter().find_map(|file| {
                 let cpus = Cpus::from_list(&tree.text(&format!("{folder}/{file}")).ok()?);

@@ -10,8 +10,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Reads sysctls in a process's namespaces; `None` for sysctls that do not exist.
 ///
-/// `/proc/sys` shows the reader's namespaces, so a temporary thread enters those of the process.
-/// `process` is its directory in `/proc`.
+/// `/proc/sys` shows the reader's namespaces, so a temporary thread enters the process's
+/// namespaces. `process` is its directory in `/proc`.
 pub(crate) fn read(process: &Path, names: &[&str]) -> Result<Vec<Option<String>>, String> {
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_there(process, names));
@@ -40,8 +40,8 @@ fn enter(namespace: &Path, kind: LinkNameSpaceType) -> Result<(), String> {
     })
 }
 
-/// The first of `.` and `/` is the separator; the other one is part of a name, such as a VLAN
-/// device's (sysctl(8)).
+/// Whichever of `.` and `/` comes first is the separator. The other character is part of a name,
+/// for example of a VLAN device (sysctl(8)).
 fn path(name: &str) -> PathBuf {
     let below: String = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
         Some(b'.') => name

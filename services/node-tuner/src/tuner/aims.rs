@@ -180,8 +180,8 @@ impl Sight<'_> {
         }
     }
 
-    /// CPUs for interrupts on the device's NUMA node, whose memory is near the device, or all of
-    /// them if that node has none. irqbalance knows the nodes itself and uses any CPU that is not
+    /// Interrupt CPUs on the device's NUMA node, whose memory is near the device, or all interrupt
+    /// CPUs if that node has none. irqbalance knows the nodes itself and uses any CPU that is not
     /// banned.
     fn near(&self, device: &Interface) -> Result<Cpus, String> {
         let all = self.node.housekeeping.clone()?;

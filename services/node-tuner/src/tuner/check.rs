@@ -1,5 +1,5 @@
 //! Checks the journal against the catalogue. A restore writes as root, so a damaged or forged
-//! journal must not decide which file is written, or with what.
+//! journal must not decide which file is written or what is written to it.
 
 use std::io;
 

@@ -18,7 +18,7 @@ pub(super) struct Judged {
     /// `None` if the file is missing or unreadable.
     pub(super) now: Option<Vec<u8>>,
     pub(super) desired: Vec<u8>,
-    /// Further instructions for a file that is as wanted.
+    /// Additional instructions for a file that already has the wanted value.
     note: String,
 }
 
@@ -109,7 +109,7 @@ impl Sight<'_> {
         }
     }
 
-    /// Further instructions for a file that is as wanted.
+    /// Additional instructions for a file that already has the wanted value.
     fn note(&self, knob: &Knob, desired: &[u8]) -> String {
         let irqbalance = &self.node.irqbalance;
         let banned = crate::node::banned(&String::from_utf8_lossy(desired));
@@ -144,8 +144,8 @@ impl Judged {
         (self.knob.name, self.row.target.clone())
     }
 
-    /// Marks a setting that does not apply here. If this program has changed it, its original value
-    /// is wanted.
+    /// Marks a setting that does not apply here. If this program has changed the setting, the
+    /// original value is wanted.
     fn pointless(&mut self, why: String, now: &[u8], entry: Option<&Entry>) {
         match entry.filter(|it| it.original.bytes() != now) {
             None => self.row.reason = why,

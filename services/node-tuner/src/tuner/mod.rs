@@ -41,8 +41,8 @@ pub(crate) type Setting = (&'static str, String);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Restored {
     pub(crate) settings: usize,
-    /// Settings that could not be written, with the reason. The journal stays as long as there are
-    /// any.
+    /// Settings that could not be written, with the reason. The journal stays as long as any
+    /// setting failed.
     pub(crate) failed: Vec<String>,
 }
 
@@ -73,11 +73,11 @@ impl Tuner {
     }
 
     /// Records originals and new values, then writes the settings that differ. Settings that have
-    /// left the profile get their original back. Written rows have `changed_from`.
+    /// left the profile are restored to their original values. Written rows have `changed_from`.
     ///
-    /// With `hold`, settings that last only while a file is open are held until `restore` or the
-    /// end. On an error, nothing was changed: the journal could not be written, or another process
-    /// holds the lock.
+    /// With `hold`, settings that last only while a file is open are held until `restore` or until
+    /// the process exits. On an error, nothing was changed: the journal could not be written, or
+    /// another process holds the lock.
     pub(crate) fn apply(&mut self, hold: bool) -> io::Result<Report> {
         let _lock = self.store.lock()?;
         let boot = node::boot(&self.tree);
@@ -157,7 +157,7 @@ impl Tuner {
         Ok(restored)
     }
 
-    /// Settings in the journal; 0 without one.
+    /// Number of settings in the journal; 0 if there is no journal.
     pub(crate) fn journalled(&self) -> usize {
         self.journal().ok().flatten().map_or(0, |it| it.settings.len())
     }
@@ -354,7 +354,8 @@ impl Tuner {
 
     /// Fails if a file does not show its original after the write.
     fn verify(&self, entry: &Entry, rule: Rule) -> io::Result<()> {
-        // Held files are closed with their process, and another program may have changed the line.
+        // Held files are closed when their process exits, and another program may have changed the
+        // line.
         if matches!(rule, Rule::Held | Rule::Line) {
             return Ok(());
         }

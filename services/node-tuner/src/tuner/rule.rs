@@ -1,6 +1,6 @@
-//! What to write to a file, and when the file is as wanted. The kernel shows some values
-//! differently from how they are written: with tabs between numbers, leading zeros in masks, or
-//! brackets around the chosen word.
+//! The value to write to a file, and the test of whether the file already has the wanted value. The
+//! kernel shows some values differently from how they are written: with tabs between numbers,
+//! leading zeros in masks, or brackets around the chosen word.
 
 use crate::catalogue::{Rule, Value};
 use crate::cpus::Cpus;

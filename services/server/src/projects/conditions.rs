@@ -15,7 +15,7 @@ pub(crate) struct Conditions {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     Proceed,
-    /// 304: the client has this version.
+    /// 304, because the client already has this version.
     NotModified,
     /// 412: a condition failed.
     Failed,

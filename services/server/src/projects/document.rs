@@ -12,7 +12,8 @@ use serde_json::json;
 use super::json::{Node, compact};
 use super::shape::{PROJECT, Shape, has_length};
 
-/// Maximum faults in a response: enough to act on, and a bound for its size.
+/// Maximum number of faults in a response: enough to act on, but few enough to limit the response's
+/// size.
 const MOST_FAULTS: usize = 20;
 
 /// The text to store: the client's document without whitespace between tokens.

@@ -134,7 +134,7 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Without a reason, because an invalid text is parsed again to find all errors.
+/// Gives no reason, because an invalid text is parsed again to find all errors.
 fn unfit<E: Error>() -> E {
     E::custom("another shape")
 }

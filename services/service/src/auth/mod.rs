@@ -5,7 +5,7 @@
 //! of a lane. The guard is a `tower::Layer` for the routes that need a token. Routes that decide
 //! themselves call [`Guard::check`].
 //!
-//! With the Cargo feature `jwt`, a JSON Web Token (RFC 7519) is also valid if a key of
+//! With the `jwt` Cargo feature, a JSON Web Token (RFC 7519) is also valid if a key of
 //! `auth.jwt.keys` signed it. That file is a JWK set with public keys of RSA, P-256, P-384 and
 //! Ed25519. The token must have the claims `exp`, `sub`, `iss` (`auth.jwt.issuer`) and `aud`
 //! (`auth.jwt.audience`). Clocks may differ by a minute.

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 /// Maximum size of the file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Maximum number of tokens. Each of them is compared with the token of every request.
+/// Maximum number of tokens. Each entry is compared with the token of every request.
 const MAX_TOKENS: usize = 1000;
 
 const MAX_NAME: usize = 64;
@@ -21,7 +21,7 @@ const MAX_NAME: usize = 64;
 pub(crate) struct Tokens(Vec<Token>);
 
 /// A token's name and hash. A fast hash without salt is sufficient for long random tokens: NIST SP
-/// 800-63B section 5.1.2.2 requires nothing else from 112 bits of entropy on.
+/// 800-63B section 5.1.2.2 requires nothing else for at least 112 bits of entropy.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     name: Arc<str>,

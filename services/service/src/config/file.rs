@@ -27,7 +27,7 @@ impl Reader<'_> {
         }
         for error in errors {
             let origin = file.line(error.span().map_or(0, |span| span.start));
-            // The first error in a line causes the others.
+            // The first error in a line causes the other errors.
             if self.errors.last().is_some_and(|last| last.origin == origin) {
                 continue;
             }

@@ -34,7 +34,8 @@ impl ConfigErrors {
 }
 
 impl From<Vec<Problem>> for ConfigErrors {
-    /// Sorts problems: those in the file by line, then those of the environment and of flags.
+    /// Sorts problems: first problems in the file, by line, then problems in the environment and in
+    /// flags.
     fn from(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| match problem.origin {
             Origin::Default => (0, 0),
@@ -49,13 +50,13 @@ impl From<Vec<Problem>> for ConfigErrors {
 /// A configuration error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the wrong name or value comes from.
+    /// Source of the wrong name or value.
     pub origin: Origin,
     /// The complete error message.
     pub text: String,
 }
 
-/// Where a setting comes from.
+/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No value was given, so the default applies.
@@ -93,13 +94,13 @@ fn shown(text: &str) -> String {
 /// One key of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Name in the file; a dot separates the table.
+    /// Name in the file, after the table and a dot if it is in a table.
     pub name: &'static str,
     /// Default as text.
     pub default: &'static str,
     /// A one-line description.
     pub help: &'static str,
-    /// What the key's parser accepts, from [`value::allowed`](crate::value::allowed).
+    /// The values that the key's parser accepts, from [`value::allowed`](crate::value::allowed).
     pub allowed: fn() -> Option<Allowed>,
 }
 
@@ -153,8 +154,8 @@ pub trait Keys: Sized {
     /// Keys in help order.
     const KEYS: &'static [Key];
 
-    /// Parses every setting. Returns `None` if any is invalid, and adds an error for each invalid
-    /// setting.
+    /// Parses every setting. Returns `None` if any setting is invalid, and adds an error for each
+    /// invalid setting.
     fn parse(settings: &Settings, errors: &mut Vec<Problem>) -> Option<Self>;
 }
 
@@ -168,10 +169,10 @@ impl Keys for () {
 
 /// Declares a struct of settings. Each field declares its key in the file, its type, its default as
 /// text, a parser such as those in [`value`](crate::value), and a one-line help text. A dot in the
-/// key separates the table of the file. The struct implements [`Keys`](crate::config::Keys) and
-/// `Debug`. Use [`value::secret`](crate::value::secret) for secrets, which are never shown. Text is
-/// also hidden if its key ends in a word such as `token`, `key` or `dsn`, or contains `password` or
-/// `secret`.
+/// key separates the file's table from the name. The struct implements
+/// [`Keys`](crate::config::Keys) and `Debug`. Use [`value::secret`](crate::value::secret) for
+/// secrets, which are never shown. Text is also hidden if its key ends in a word such as `token`,
+/// `key` or `dsn`, or contains `password` or `secret`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -270,8 +271,8 @@ pub struct Program {
     pub version: &'static str,
     /// A one-line description.
     pub about: &'static str,
-    /// Environment variables with this prefix are settings. Unknown ones are errors, because they
-    /// are probably misspelt; those that Kubernetes sets for a Service are ignored.
+    /// Environment variables with this prefix are settings. Unknown variables are errors, because
+    /// they are probably misspelt, but variables that Kubernetes sets for a Service are ignored.
     pub prefix: &'static str,
     /// Variables with the prefix that do not belong to the program: names, and prefixes that end in
     /// `_`.

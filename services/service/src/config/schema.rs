@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Key, Program};
 
-/// JSON Schema version. The keywords used here have meant the same since draft 6.
+/// JSON Schema version. The keywords used here have had the same meaning since draft 6.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 impl Program {

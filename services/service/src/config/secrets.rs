@@ -43,8 +43,8 @@ pub(super) fn has(schema: &Value, keyword: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a parser may accept a secret, which it does not if it accepts numbers, words or file
-/// paths.
+/// Whether a parser may accept a secret. A parser that accepts numbers, words or file paths does
+/// not.
 pub(super) fn may_be_secret(schema: &Value) -> bool {
     let is_number = schema["type"] != "string" && !schema["type"].is_null();
     !is_number && schema["format"] != "path" && schema.get("enum").is_none()

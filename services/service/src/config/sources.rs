@@ -54,7 +54,7 @@ impl Program {
         self.read_with(arguments, environment, |path| std::fs::read_to_string(path))
     }
 
-    /// Like [`Program::read`], with `open` to read a file's text.
+    /// Like [`Program::read`], but reads a file's text with `open`.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl Settings {
     }
 
     /// The active settings with their origins, for `--check`, in the form of a configuration file.
-    /// `effective` contains the values chosen for settings such as `auto`, by key. A value with a
-    /// secret is shown without it, in a comment.
+    /// `effective` contains the values chosen for settings such as `auto`, by key. A value that
+    /// contains a secret is shown without the secret, in a comment.
     pub fn describe(&self, keys: &[Key], effective: &[(&str, String)]) -> String {
         let mut out = String::new();
         for key in keys {
@@ -234,7 +234,7 @@ impl Reader<'_> {
 /// Similarity (Jaro-Winkler) above which a name is suggested, as in clap.
 const SIMILAR: f64 = 0.7;
 
-/// The known name that a misspelt one probably means, or how to list all names.
+/// The known name that a misspelt name probably means, or a hint on how to list all names.
 pub(super) fn suggestion(name: &str, known: &[String]) -> String {
     let likeness = |other: &String| strsim::jaro_winkler(name, other);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));

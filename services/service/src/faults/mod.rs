@@ -2,8 +2,8 @@
 //! feature `faults`.
 //!
 //! Faults require `faults = on`; `/faults` on the admin port sets them.
-//! [`Start::faults`](crate::Start::faults) returns the process's faults, and [`Faults::lane`] a
-//! lane's [`Injector`], a `tower::Layer` for the entire service.
+//! [`Start::faults`](crate::Start::faults) returns the process's faults, and [`Faults::lane`]
+//! returns a lane's [`Injector`], which is a `tower::Layer` for the entire service.
 
 mod layer;
 mod metrics;
@@ -107,7 +107,7 @@ impl Faults {
     }
 }
 
-/// Picks requests and their faults on one lane. As a `tower::Layer`, it applies them too.
+/// Picks requests and their faults on one lane. As a `tower::Layer`, it also applies them.
 ///
 /// It may be sent to another thread, as axum requires, but its metrics are exact only on one
 /// thread.

@@ -153,7 +153,7 @@ impl Fault {
             known.ok_or_else(|| ("/route", format!("must be one of {}", routes.join(" "))))?;
         let method = entry.method.map(|method| Method::from_bytes(method.as_bytes())).transpose();
         let method = method.map_err(|_| ("/method", "must be a method of HTTP".to_owned()))?;
-        // NaN is in no range, and JSON lacks it.
+        // NaN is outside every range and cannot occur in JSON.
         if !(entry.share > 0.0 && entry.share <= 1.0) {
             return Err(("/share", "must be above 0 and at most 1".to_owned()));
         }

@@ -41,7 +41,7 @@ pub use serve::{Answer, serve, serve_requests};
 /// Maximum response size. These programs request short responses.
 const BODY_BYTES: usize = 1024 * 1024;
 
-/// Why there is no complete response.
+/// Reason why there is no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The connection failed.
@@ -54,7 +54,7 @@ pub enum ExchangeError {
 
 /// Sends an HTTP/1.1 request and reads the response, up to 1 MiB.
 ///
-/// There is no time limit. Dropping the future closes the connection.
+/// The function sets no time limit. Dropping the future closes the connection.
 ///
 /// # Errors
 ///

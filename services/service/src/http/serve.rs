@@ -30,7 +30,7 @@ const OF_A_PEER: usize = 16;
 /// Time limit of a request header; also the idle timeout.
 const HEADERS: Duration = Duration::from_secs(5);
 
-/// Maximum age of a connection. A client with more requests opens another one.
+/// Maximum age of a connection. A client with more requests opens another connection.
 const LIFE: Duration = Duration::from_secs(120);
 
 /// Grace time for the request in flight when a connection reaches its maximum age.
@@ -114,7 +114,7 @@ where
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    // Clients that leave are no error.
+    // A client that disconnects is not an error.
     if timeout(LIFE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = timeout(LAST_REQUEST, connection).await;

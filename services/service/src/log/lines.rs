@@ -75,7 +75,7 @@ impl Lines {
         let mut timestamp = String::new();
         // Writing to a string cannot fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-        // For a record of the crate `log`, this is the record's metadata; the event itself has the
+        // For a record of the `log` crate, this is the record's metadata; the event itself has the
         // target and fields of the bridge.
         let record = event.normalized_metadata();
         let metadata = record.as_ref().unwrap_or_else(|| event.metadata());

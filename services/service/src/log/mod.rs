@@ -41,7 +41,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The formats and their words.
+    /// The formats and their names in the settings.
     pub const WORDS: &[(&str, Self)] = &[("text", Format::Text), ("json", Format::Json)];
 }
 
@@ -67,13 +67,13 @@ pub struct Log {
     pub targets: bool,
     /// Adds fields to each line.
     pub context: Option<Context>,
-    /// Returns the route to name in the line of a panic.
+    /// Returns the route that a panic's log line names.
     pub route: Option<Route>,
 }
 
 impl Log {
     /// Starts logging, once per process. Dropping [`Flush`] writes the remaining lines. Also logs
-    /// records of the crate `log`, unless the program has installed a logger for them, and each
+    /// records of the `log` crate, unless the program has installed a logger for them, and each
     /// panic with its message and location, plus a backtrace if `RUST_BACKTRACE` is set.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ fn append(path: &Path) -> io::Result<File> {
     opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Writes to a file and to standard error. An error in one does not affect the other.
+/// Writes to a file and to standard error. An error in one destination does not affect the other.
 struct Both(File);
 
 impl Write for Both {

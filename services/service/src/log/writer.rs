@@ -55,7 +55,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsi
     for message in lines {
         match message {
             Message::Line(line) => {
-                // An error of the log itself cannot be logged.
+                // An error in the log itself cannot be logged.
                 let _ = out.write_all(&line);
                 waiting.fetch_sub(1, Relaxed);
             }

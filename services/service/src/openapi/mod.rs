@@ -85,7 +85,7 @@ impl Documents {
     }
 
     /// Responds to `GET /docs` with these headers: the page, or 304 if the client has it. Without
-    /// scripts or without the Cargo feature `openapi-viewer`, the page is plain HTML with a link to
+    /// scripts or without the `openapi-viewer` Cargo feature, the page is plain HTML with a link to
     /// `/openapi.json`.
     pub fn page(&self, asked: &HeaderMap) -> Response<Full<Bytes>> {
         let mut reply = self.made().page.reply(asked);
@@ -95,7 +95,7 @@ impl Documents {
     }
 
     /// Responds to `GET /docs/{name}` with a file of the page. `None` if there is no such file,
-    /// which is always so without the Cargo feature `openapi-viewer`.
+    /// which is always the case without the `openapi-viewer` Cargo feature.
     pub fn file(&self, name: &str, asked: &HeaderMap) -> Option<Response<Full<Bytes>>> {
         let files = &self.made().files;
         files.iter().find(|(file, _)| *file == name).map(|(_, file)| file.reply(asked))

@@ -191,7 +191,8 @@ fn example(out: &mut String, content: &Value) -> fmt::Result {
     }
 }
 
-/// The expected form of a value. A pattern is for programs; the description tells people the same.
+/// The expected form of a value. A pattern is for programs; the description gives people the same
+/// information.
 fn wanted(schema: &Value) -> String {
     let name = schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default();
     let mut words = vec![name.to_owned()];

@@ -230,7 +230,7 @@ impl<S: Signal> Sending<S> {
         let found = endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
-            // An address that does not respond leaves the others their share of the time.
+            // An address that does not respond leaves the other addresses their share of the time.
             let share = until.saturating_duration_since(Instant::now()) / left;
             match timeout(share, exchange(*address, request()?)).await {
                 Ok(Ok(reply)) => return Ok(reply),

@@ -248,7 +248,7 @@ impl<'a> Family<'a> {
             }),
             ("histogram", Some("_count"), Some(last)) => last.count = value.parse().unwrap_or(0),
             ("histogram", Some("_bucket"), Some(last)) => {
-                // The page accumulates the buckets, OTLP does not.
+                // The page's buckets are cumulative, but OTLP's buckets are not.
                 let below: u64 = last.counts.iter().sum();
                 last.counts.push(value.parse::<u64>().unwrap_or(0).saturating_sub(below));
                 last.bounds.extend(bound.and_then(Result::ok).filter(|at: &f64| at.is_finite()));

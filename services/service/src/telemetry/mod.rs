@@ -67,7 +67,7 @@ pub(crate) fn traces(config: &Otlp, request_ids: bool) -> Traces {
     }
 }
 
-/// What to send once the server is built.
+/// The spans and metrics to send once the server is built.
 pub(crate) struct Telemetry {
     spans: Option<(Target, otlp::Sent)>,
     metrics: Option<Target>,
@@ -130,8 +130,8 @@ pub(crate) struct Endpoint {
     pub(crate) path: String,
 }
 
-/// Parses a collector's URL; empty means none. `signal` is the path that OTLP appends ("Endpoint
-/// URLs for OTLP/HTTP").
+/// Parses a collector's URL; an empty text means no collector. `signal` is the path that OTLP
+/// appends ("Endpoint URLs for OTLP/HTTP").
 fn endpoint(signal: &'static str) -> impl Fn(&str) -> Result<Option<Endpoint>, Allowed> {
     move |text| {
         if text.is_empty() {

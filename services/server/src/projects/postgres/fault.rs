@@ -1,4 +1,4 @@
-//! What a database error means for the client and for the connection.
+//! Consequences of a database error for the client and for the connection.
 
 use std::error::Error as _;
 
@@ -32,7 +32,7 @@ pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
         // The server is read-only: a standby that was the primary when this connection was opened.
         "25006" => (StoreError::Unavailable, Fate::DiscardAll),
         code => match &code[..2] {
-            // The server is shutting down or starting, or it ends this session.
+            // The server is shutting down or starting, or it is ending this session.
             "57" | "08" => (StoreError::Unavailable, Fate::Discard),
             // The server is out of disk, memory or connections, or there was a disk error or a
             // conflict with another transaction. Nothing was changed, and a retry may succeed.

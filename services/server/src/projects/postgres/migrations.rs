@@ -92,8 +92,8 @@ async fn apply_all(client: &mut Client) -> Result<(), Error> {
     }
 }
 
-/// Applies the first missing migration in a transaction that holds the lock. Replicas that start
-/// together run one after another. A failed migration changes nothing.
+/// Applies the first missing migration in a transaction that holds the lock. Replicas that start at
+/// the same time migrate one after another. A failed migration changes nothing.
 async fn apply_next(transaction: &Transaction<'_>) -> Result<Option<i32>, Error> {
     // Changing a large table takes time. lock_timeout also limits the wait for the advisory lock.
     let bounds = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '1min'";

@@ -140,8 +140,8 @@ impl Postgres {
                         "the database could not run a statement"
                     );
                 }
-                // Counted because such errors are as frequent as the load, or reported when the
-                // session ends.
+                // Not logged here: the error is only counted because it can occur with every
+                // request, or it is reported when the session ends.
                 _ => {}
             }
             match fate {

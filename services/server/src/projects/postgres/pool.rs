@@ -17,7 +17,7 @@ use super::settings::Settings;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Extra wait for a statement, beyond the time that the server lets it run.
+/// Additional wait for a statement after the server's own time limit for it.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A lane's sessions and the requests waiting for one, all on the lane's thread.
@@ -161,8 +161,8 @@ impl Pool {
         self.waiting.take();
     }
 
-    /// How often all sessions were discarded. A session requested before that may lead to the old
-    /// server.
+    /// Number of times that all sessions were discarded. A session requested before that may be
+    /// connected to the old server.
     pub(super) fn discards(&self) -> u64 {
         self.discards.get()
     }

@@ -149,8 +149,8 @@ fn parse(url: &str) -> Result<Url, String> {
     Ok(parsed)
 }
 
-/// The URL with only one of its hosts, so that a host that hangs does not use up the time of the
-/// others.
+/// The URL with only one of its hosts, so that a host that hangs does not use up the other hosts'
+/// time.
 fn only(url: &Url, index: usize) -> Url {
     let mut one = Url::new();
     match &url.get_hosts()[index] {

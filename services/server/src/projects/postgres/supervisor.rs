@@ -73,7 +73,7 @@ impl Pauses {
         self.last = Instant::now();
     }
 
-    /// The next pause; `since` is the time since the last one ended.
+    /// The next pause; `since` is the time since the previous pause ended.
     fn next(&mut self, since: Duration) -> Duration {
         if since > 2 * LAST_PAUSE {
             self.next = FIRST_PAUSE;

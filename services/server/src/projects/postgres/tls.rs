@@ -45,7 +45,7 @@ impl Tls {
         Ok(Tls::from(|builder| builder.with_root_certificates(roots).with_no_client_auth()))
     }
 
-    /// Accepts any certificate: encrypted, but not authenticated.
+    /// Accepts any certificate, so the connection is encrypted but not authenticated.
     pub(super) fn trusting() -> Self {
         Tls::from(|builder| {
             let any = Arc::new(AnyCertificate(Arc::clone(builder.crypto_provider())));

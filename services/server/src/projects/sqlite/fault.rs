@@ -1,4 +1,4 @@
-//! Database errors, and what they mean for requests.
+//! Database errors and their consequences for requests.
 
 use std::io;
 

@@ -34,7 +34,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Copies the log into the database and empties it. Returns whether no reader prevented that.
+    /// Copies the log into the database and empties it. Returns false if a reader prevented this.
     /// Blocks writers, so its time limit is short.
     pub(super) fn cut_log(&mut self, file: &File) -> rusqlite::Result<bool> {
         self.connection.busy_handler(Some(wait_at_most(20 * RETRY)))?;
@@ -47,7 +47,8 @@ impl Opened {
 }
 
 impl File {
-    /// Opens the file for the writer with the current schema. With `create`, it may be created.
+    /// Opens the file for the writer with the current schema. With `create`, a missing file is
+    /// created.
     pub(super) fn open_writer(&self, create: bool) -> Result<Opened, Fault> {
         let mut opened = self.open(create)?;
         let connection = &mut opened.connection;
@@ -195,8 +196,8 @@ impl Header {
     }
 }
 
-/// Migrates the schema in one transaction that takes the write lock first. Of several processes,
-/// one migrates and the others wait.
+/// Migrates the schema in one transaction that takes the write lock first. If several processes
+/// open the file, one of them migrates it while the others wait.
 fn migrate(connection: &mut Connection, create: bool) -> Result<(), Fault> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     let header = Header::read(&transaction)?;

@@ -81,7 +81,7 @@ impl Health {
             StoreError::Failed => {
                 tracing::error!(path = %self.path.display(), error = %fault, "a statement failed");
             }
-            // Counted, because such errors are as frequent as the load.
+            // Only counted, because such errors can occur with every request.
             StoreError::TimedOut | StoreError::Locked | StoreError::Exhausted => {}
         }
         tells

@@ -56,7 +56,7 @@ pub(crate) struct Database {
 
 impl Database {
     /// Opens or creates the file, and starts the writer. While the file is temporarily unusable,
-    /// the dependency `database` is down.
+    /// the `database` dependency is down.
     ///
     /// # Errors
     ///

@@ -38,7 +38,8 @@ pub(super) struct Writer {
     /// Whether the file was open earlier. If it has disappeared since, an empty file must not
     /// replace it.
     pub(super) existed: bool,
-    /// When a long log may be truncated again, and whether a reader prevented the last attempt.
+    /// Time from which a long log may be truncated again, and whether a reader prevented the last
+    /// attempt.
     pub(super) next_cut: Instant,
     pub(super) log_is_held: bool,
     pub(super) next_check: Instant,
@@ -58,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// Commits a change together with all that wait behind it, and responds to them.
+    /// Commits a change and all changes waiting behind it in one transaction, and responds to them.
     fn commit(&mut self, first: Box<dyn Job>, jobs: &Receiver<Box<dyn Job>>) {
         if first.is_late(self.file.patience) {
             return first.answer(Err(self.late()));
@@ -88,7 +89,7 @@ impl Writer {
         self.cut_log();
     }
 
-    /// Why a change waited too long: changes queue while the writer waits for the lock.
+    /// Reason why a change waited too long: changes queue while the writer waits for the lock.
     fn late(&self) -> StoreError {
         if self.locked { StoreError::Locked } else { StoreError::TimedOut }
     }
@@ -158,7 +159,8 @@ impl Writer {
                 self.health.works(Access::Read);
             }
             Err(fault) => {
-                // Also after a disk error: a remounted volume has no open files.
+                // The file is also closed after a disk error, because a volume cannot be remounted
+                // while files are open.
                 if self.health.failed(Access::Write, &fault) == StoreError::Unavailable {
                     self.opened = None;
                 }
