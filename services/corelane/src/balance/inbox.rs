@@ -32,7 +32,7 @@ pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
 /// The minimum wait if stealing would make the lanes less even.
 const HELD_UP_AFTER: Duration = Duration::from_millis(10);
 
-/// Maximum connections in an inbox; the rest stay in the accept queue.
+/// Maximum connections in an inbox. Further connections stay in the accept queue.
 const CAPACITY: usize = 1024;
 
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Inboxes {
     }
 
     /// Adds a connection to the inbox of `lane` and wakes the lane, which also rejects connections
-    /// that were not admitted. Only for the acceptor.
+    /// that were not admitted. Called only by the acceptor.
     pub(crate) fn put(
         &self,
         lane: usize,
@@ -125,7 +125,7 @@ impl Inboxes {
     }
 
     /// Takes the oldest connection in the lane's own inbox or, if it is empty, steals one from a
-    /// busy lane. Only for the thread of `lane`.
+    /// busy lane. Call this only on the thread of `lane`.
     pub(crate) fn take(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);
@@ -233,7 +233,7 @@ impl Inboxes {
         least(loads, next)
     }
 
-    /// How long a connection must have waited at `other` before `thief` may steal it.
+    /// The time that a connection must have waited at `other` before `thief` may steal it.
     fn patience(&self, thief: usize, other: usize) -> Duration {
         let fewer = self.assignments.get(thief) < self.assignments.get(other);
         if fewer { STEAL_AFTER } else { HELD_UP_AFTER }

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! A handler that does not return blocks its lane, and only that lane's thread reads its
-//! connections. Each connection that waits for a request therefore [offers](Offer) its socket.
+//! connections. Each connection that is waiting for a request therefore [offers](Offer) its socket.
 //! While its lane is blocked, another thread [lends](Lending::lend) readable connections to an idle
 //! lane. The idle lane serves them until they are waiting again and then gives them back. Meanwhile
 //! the home lane leaves them alone: [`SharedSocket`] tracks which lane may use the socket.
@@ -56,7 +56,7 @@ pub(crate) struct Offer {
     returned: Mutex<Option<Box<Returned>>>,
 }
 
-/// What the home lane gets back when a loan ends.
+/// The state that the home lane gets back when a loan ends.
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
     pub(crate) requests: u64,

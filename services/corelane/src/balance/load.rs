@@ -50,8 +50,9 @@ pub(super) fn note_busy(lane: &LaneShared, share: f64) {
     lane.metrics.busy.set((share * MILLION) as u64);
 }
 
-/// Picks the lane with the least expected work, then the fewest connections, then the first from
-/// `next`. Connection counts matter because an imbalance lasts as long as the connections do.
+/// Picks the lane with the least expected work. Ties go to the lane with the fewest connections,
+/// and then to the first lane from `next`. Connection counts matter because an imbalance lasts as
+/// long as the connections do.
 pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> Option<usize> {
     let count = loads.len();
     let open = loads.enumerate().filter(|(_, load)| load.open);
@@ -61,8 +62,8 @@ pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> 
     least.map(|(lane, _)| lane)
 }
 
-/// Picks the lane with the least expected work, then the least busy one. `None` if `own` is just as
-/// good.
+/// Picks the lane with the least expected work, and among equals the least busy lane. `None` if
+/// `own` is just as good.
 pub(super) fn better(loads: &[Load], own: usize) -> Option<usize> {
     let here = loads[own];
     let others = loads.iter().enumerate().filter(|(lane, load)| *lane != own && load.open);

@@ -88,7 +88,7 @@ impl<R> Mailbox<R> {
         drop(left);
     }
 
-    /// Sends a plan step to the lane. Only for the mover.
+    /// Sends a plan step to the lane. Called only by the mover.
     pub(super) fn tell(&self, step: Step) {
         let mut inside = self.inside();
         if step == Step::Observe {

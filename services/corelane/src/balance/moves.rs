@@ -18,10 +18,10 @@ pub(super) fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool 
 }
 
 pub(crate) trait Movable {
-    /// A connection that moves to another lane. Only for the old lane's thread.
+    /// Leaves its lane for another lane. Call this only on the old lane's thread.
     fn depart(&mut self, to: usize);
 
-    /// Arrives at a lane. Only for that lane's thread.
+    /// Arrives at a lane. Call this only on that lane's thread.
     fn arrive(&mut self, lane: usize);
 }
 

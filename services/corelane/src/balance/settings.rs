@@ -21,8 +21,8 @@ pub enum Placement {
     Hashed,
     /// A dedicated thread accepts connections and gives each to the lane with the least expected
     /// work. If the difference is below a millisecond, the lane with the fewest connections wins.
-    /// An idle lane steals connections that a busy lane has not started after a millisecond, or
-    /// after 10 ms if stealing makes lanes less even.
+    /// An idle lane steals connections that a busy lane has not started to serve within a
+    /// millisecond, or within 10 ms if stealing makes lanes less even.
     ///
     /// Suits a small number of long-lived connections, such as connections from a proxy: 8 or 16
     /// idle connections spread exactly evenly across 2 or 4 lanes. Each connection passes through
@@ -46,7 +46,7 @@ pub enum Moving {
     /// millisecond. Active connections stay. Without parking, no connection moves.
     #[default]
     ParkedOnly,
-    /// Active connections move too, between requests, while one lane is clearly busier than
+    /// Active connections also move, between requests, while one lane is clearly busier than
     /// another. A few connections move at a time until the lanes are balanced.
     ///
     /// Suits a small number of busy, long-lived connections, such as connections from a proxy: a

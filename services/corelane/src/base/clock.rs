@@ -77,7 +77,7 @@ impl From<Tick> for Instant {
     }
 }
 
-/// Whole milliseconds, rounded up; at most 49 days.
+/// Whole milliseconds, rounded up, for durations of at most 49 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Millis(u32);
 

@@ -57,13 +57,13 @@ impl Listen {
     }
 
     /// A listening TCP or Unix socket inherited by this process, for example from systemd
-    /// (sd_listen_fds(3)). `name` is its name in `LISTEN_FDNAMES` or its index from 0; an empty
-    /// name selects the first socket. Each socket can be used once.
+    /// (sd_listen_fds(3)). `name` is the socket's name in `LISTEN_FDNAMES` or its index from 0. An
+    /// empty name selects the first socket. Each socket can be used once.
     ///
     /// The first [`Builder::build`](crate::Builder::build) with an inherited socket removes
     /// `LISTEN_FDS` and `LISTEN_PID` from the environment, so no other thread may read the
     /// environment at that time. A drain accepts the waiting connections and closes this process's
-    /// descriptor; other processes keep the socket open.
+    /// descriptor, but other processes keep the socket open.
     pub fn inherited(name: impl Into<String>) -> Self {
         Listen { endpoint: Endpoint::Inherited(name.into()), proxy_protocol: false }
     }
@@ -79,7 +79,7 @@ impl Listen {
     }
 
     /// Whether every connection must start with a PROXY protocol header (version 1 or 2) that
-    /// contains the address of the proxy's client. Default false.
+    /// contains the address of the proxy's client. Default: false.
     ///
     /// If true, a connection without a valid header of at most 4,096 bytes is closed and counted
     /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) includes the

@@ -15,7 +15,7 @@ pub enum Phase {
     Settling,
     /// Listeners are closed, and requests in flight run to completion.
     Closing,
-    /// All requests have finished or were cut.
+    /// All requests have finished or have been cut.
     Stopped,
 }
 

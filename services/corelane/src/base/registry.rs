@@ -21,7 +21,7 @@ impl<T> Registry<T> {
         Entry { list: Rc::clone(&self.0), key }
     }
 
-    /// All entries. Do not add or drop entries while the result is borrowed.
+    /// All entries of the list. Do not add or drop entries while the result is borrowed.
     pub(crate) fn all(&self) -> Ref<'_, Slab<T>> {
         self.0.borrow()
     }

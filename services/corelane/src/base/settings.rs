@@ -85,7 +85,7 @@ pub enum Traces {
     /// ([`Finished::span`](crate::Finished::span)) and the parent of its handler's calls. Unsampled
     /// contexts are passed on unchanged.
     Record {
-        /// Share of untraced requests that start a trace, from 0 to 1.
+        /// Share of requests without a trace that start a trace, from 0 to 1.
         ratio: f64,
     },
 }
@@ -105,73 +105,73 @@ pub enum Traces {
 pub struct Limits {
     /// Maximum open connections across all lanes. Further connections get `503` with `Retry-After:
     /// 1` and are closed. With TLS, or beyond 32 concurrent rejections per lane, they are closed
-    /// without a response. Default 10,000; at least 1. The server raises its soft limit on open
+    /// without a response. Default: 10,000. Minimum: 1. The server raises its soft limit on open
     /// files to the hard limit, and does not start if this number exceeds it.
     pub connections: usize,
     /// Maximum open connections per client address, across all lanes. An IPv6 /64 counts as one
     /// address, because it typically belongs to one subscriber (RFC 6177). Further connections are
     /// rejected as for [`Limits::connections`]. The address is the socket's peer, which behind a
-    /// proxy is the proxy's address. `None`, the default, sets no limit and costs nothing;
-    /// otherwise at least 1.
+    /// proxy is the proxy's address. `None`, the default, sets no limit and costs nothing. Minimum:
+    /// 1.
     pub connections_per_address: Option<usize>,
     /// Maximum requests per connection. The last response carries `Connection: close`. An HTTP/2
     /// client gets GOAWAY with its last request, and the server still answers requests in transit.
-    /// `None`, the default, sets no limit; otherwise at least 1.
+    /// `None`, the default, sets no limit. Minimum: 1.
     pub connection_requests: Option<u64>,
-    /// Maximum concurrent requests per lane; further requests wait in the lane's queue. A request
-    /// keeps its slot until the head of its response is ready. Default 1,024; at least 1.
+    /// Maximum concurrent requests per lane. Further requests wait in the lane's queue. A request
+    /// keeps its slot until the head of its response is ready. Default: 1,024. Minimum: 1.
     pub slots: usize,
     /// Maximum requests per lane that wait for a slot. Further requests, and requests whose
-    /// expected wait exceeds [`Timeouts::request`], get `503` with `Retry-After`. Default 1,024; 0
+    /// expected wait exceeds [`Timeouts::request`], get `503` with `Retry-After`. Default: 1,024. 0
     /// disables waiting.
     pub queue: usize,
     /// Threads per lane for [`blocking`](crate::blocking) calls and for files that the service
-    /// reads through tokio. Default 8; 1 to 512.
+    /// reads through tokio. Default: 8. Range: 1 to 512.
     pub blocking_threads: usize,
     /// Maximum [`blocking`](crate::blocking) calls per lane that wait for a thread. Further calls
-    /// fail with [`BlockingError`](crate::BlockingError). Default 256; 0 disables waiting. No upper
-    /// bound.
+    /// fail with [`BlockingError`](crate::BlockingError). Default: 256. 0 disables waiting. No
+    /// upper bound.
     pub blocking_queue: usize,
-    /// Maximum header fields of a request; requests with more fields get `431`. Over HTTP/2, the
-    /// pieces of a cookie count as one field. Default 100; 1 to 1,000.
+    /// Maximum number of header fields in a request. Requests with more fields get `431`. Over
+    /// HTTP/2, the pieces of a cookie count as one field. Default: 100. Range: 1 to 1,000.
     pub headers: usize,
-    /// Maximum bytes of a request header, from its request line to its empty line; longer headers
-    /// get `431`. Default 32 KiB; 8 KiB (the minimum of hyper's read buffer) to 1 MiB. HTTP/2 adds
-    /// 32 bytes per field (RFC 9113 section 6.5.2), and a much longer header closes the connection.
+    /// Maximum bytes of a request header, from the request line to the empty line. Longer headers
+    /// get `431`. Default: 32 KiB. Range: 8 KiB (the minimum of hyper's read buffer) to 1 MiB.
+    /// HTTP/2 adds 32 bytes per field (RFC 9113 section 6.5.2), and a much longer header closes the
+    /// connection.
     pub header_bytes: usize,
     /// Maximum bytes of the target's path and query. Longer targets get `414`, unless the entire
-    /// header is too large ([`Limits::header_bytes`]). Default 8 KiB; 1 B to 64 KiB. RFC 9110
-    /// section 4.1 recommends at least 8,000.
+    /// header is too large ([`Limits::header_bytes`]). Default: 8 KiB. Range: 1 B to 64 KiB. RFC
+    /// 9110 section 4.1 recommends at least 8,000.
     pub uri_bytes: usize,
     /// Maximum bytes of a request body. A larger `Content-Length` gets `413` without a call to the
     /// service. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
     /// client gets `413` if the head of the response is not ready yet.
     /// [`RouteLimits`](crate::RouteLimits) overrides the limit per route; if any route raises it,
-    /// the service is called first and applies its route's limit. Default 10 MiB; 0 rejects every
+    /// the service is called first and applies its route's limit. Default: 10 MiB. 0 rejects every
     /// body.
     pub body_bytes: u64,
     /// Maximum response bytes, across all lanes, that the service has written and clients have not
     /// accepted yet. Above it, new requests get `503` with `Retry-After` without a call to the
     /// service, and a client that has read nothing for 5 s is reset. Responses that make progress
     /// continue. Shared parts above 256 KiB, such as a clone of a `Bytes` that the service keeps,
-    /// do not count. Default 128 MiB; at least 1 MiB.
+    /// do not count. Default: 128 MiB. Minimum: 1 MiB.
     pub unsent_bytes: u64,
     /// Unsent response bytes of an HTTP/2 connection above which its response bodies are not
     /// polled. Bodies with at most 16 KiB left are polled up to twice the limit. Each poll takes
-    /// everything that the service provides, so a large part may exceed the limit. Default 2 MiB;
-    /// 64 KiB to 1 GiB.
+    /// everything that the service provides, so a large part may exceed the limit. Default: 2 MiB.
+    /// Range: 64 KiB to 1 GiB.
     pub unsent_connection_bytes: usize,
     /// Minimum bytes per second at which a client must read a response, averaged over
     /// [`Timeouts::slow`]. Slower clients are reset and counted as `slow_reader`. The clock runs
     /// only while bytes wait for the client, not while the service produces them. The waiting
     /// streams of an HTTP/2 connection share the rate, and only a stream whose own window is closed
-    /// is reset. Upgraded connections are exempt. Default 240; `None` for no minimum, otherwise at
-    /// least 1.
+    /// is reset. Upgraded connections are exempt. Default: 240. Minimum: 1. `None` sets no minimum.
     pub send_rate: Option<u64>,
     /// Minimum bytes per second at which a client must send a request body, averaged over
     /// [`Timeouts::slow`], until the head of the response is ready. Slower clients get `408`, as
     /// for [`Timeouts::body`], and are counted as `slow_body`. The clock runs only while the
-    /// service waits for the body. Default 240; `None` for no minimum, otherwise at least 1.
+    /// service waits for the body. Default: 240. Minimum: 1. `None` sets no minimum.
     pub receive_rate: Option<u64>,
 }
 
@@ -214,47 +214,49 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Maximum time from the first byte of a request to the end of its header, and from accept to
-    /// the first byte, including a TLS handshake. When it expires, an HTTP/1.1 client that has
-    /// started a request gets `408`; any other connection is closed. [`Timeouts::idle`] bounds
-    /// later headers of an HTTP/2 connection, and the rest of an HTTP/1.1 header that started
-    /// before the previous response was ready. This timeout applies again once such an HTTP/1.1
-    /// connection is parked ([`Builder::park_after`](crate::Builder::park_after)). Default 10 s;
-    /// 100 ms to 1 h.
+    /// the first byte, including a TLS handshake. When this time expires, an HTTP/1.1 client that
+    /// has started a request gets `408`, and any other connection is closed. [`Timeouts::idle`]
+    /// bounds later headers of an HTTP/2 connection, and the rest of an HTTP/1.1 header that
+    /// started before the previous response was ready. This timeout applies again once such an
+    /// HTTP/1.1 connection is parked ([`Builder::park_after`](crate::Builder::park_after)).
+    /// Default: 10 s. Range: 100 ms to 1 h.
     pub header: Duration,
     /// Maximum wait for the next bytes of a request body while the service reads it, until the head
-    /// of the response is ready. When it expires, the body fails with
+    /// of the response is ready. When this time expires, the body fails with
     /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the client gets `408`.
     /// An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the whole body up to the
     /// same point. After that, a client may stay silent indefinitely, as in a bidirectional gRPC
-    /// call. Default 30 s; 100 ms to 1 h.
+    /// call. Default: 30 s. Range: 100 ms to 1 h.
     pub body: Duration,
     /// Maximum time from a request's header to the head of its response, including its time in the
-    /// queue. When it expires, the handler is dropped and the client gets `503`. It does not limit
-    /// a streamed body after the head or an upgraded connection.
-    /// [`RouteLimits`](crate::RouteLimits) overrides it per route. Default 60 s; 100 ms to 24 h.
+    /// queue. When this time expires, the handler is dropped and the client gets `503`. It does not
+    /// limit a streamed body after the head or an upgraded connection.
+    /// [`RouteLimits`](crate::RouteLimits) overrides it per route. Default: 60 s. Range: 100 ms to
+    /// 24 h.
     pub request: Duration,
-    /// Maximum time for which a client may read nothing while response bytes are pending. When it
-    /// expires, the connection is reset and the kernel drops its part of the response. An HTTP/2
-    /// stream whose window stays closed is reset alone, and other streams continue. Up to 64 KiB of
-    /// its completed response are kept until the connection is idle or reaches its maximum age.
-    /// Writing to an upgraded HTTP/1.1 connection fails with
-    /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default 30 s; 100 ms to 1 h.
+    /// Maximum time for which a client may read nothing while response bytes are pending. When this
+    /// time expires, the connection is reset and the kernel drops its part of the response. If only
+    /// an HTTP/2 stream's window stays closed, that stream is reset and other streams continue. Up
+    /// to 64 KiB of its completed response are kept until the connection is idle or reaches its
+    /// maximum age. Writing to an upgraded HTTP/1.1 connection fails with
+    /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default: 30 s. Range: 100 ms to 1 h.
     pub write: Duration,
     /// Period over which [`Limits::send_rate`] and [`Limits::receive_rate`] are averaged. A client
-    /// may also pause for this long after reading or sending a lot. Default 30 s; 100 ms to 1 h.
+    /// may also pause for this long after reading or sending a lot. Default: 30 s. Range: 100 ms to
+    /// 1 h.
     pub slow: Duration,
     /// Age at which the next response of a connection carries `Connection: close` (HTTP/2: GOAWAY).
     /// A random part of up to a tenth is subtracted, so that clients do not reconnect together. An
     /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be in
-    /// transit. Default 1 h; at least 1 s; `None` for no limit.
+    /// transit. Default: 1 h. Minimum: 1 s. `None` sets no limit.
     pub connection_age: Option<Duration>,
     /// Maximum time between two requests of a connection. Must exceed the idle timeout of a proxy
-    /// in front, which could otherwise reuse a connection that is being closed. Default 75 s; 100
-    /// ms to 24 h.
+    /// in front, which could otherwise reuse a connection that is being closed. Default: 75 s.
+    /// Range: 100 ms to 24 h.
     pub idle: Duration,
     /// Maximum time for which a handler may block its lane without waiting. The server does not
-    /// interrupt a longer handler, but the watchdog logs and counts a stall of its route. Default 1
-    /// s; 10 ms to 1 h.
+    /// interrupt a longer handler, but the watchdog logs and counts a stall of its route. Default:
+    /// 1 s. Range: 10 ms to 1 h.
     pub stall: Duration,
 }
 
@@ -310,14 +312,14 @@ impl Timeouts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drain {
     /// Time for which the server keeps accepting connections after readiness fails. Must exceed the
-    /// time that every load balancer takes to react. Default 5 s; 0 to `deadline`.
+    /// time that every load balancer takes to react. Default: 5 s. Range: 0 to `deadline`.
     pub settle: Duration,
     /// Maximum duration of the drain. Requests and upgraded connections still in flight at that
-    /// time are cut and counted in [`Drained::cut`](crate::Drained::cut). Default 30 s; at least
+    /// time are cut and counted in [`Drained::cut`](crate::Drained::cut). Default: 30 s. Minimum:
     /// `settle`.
     pub deadline: Duration,
     /// Interval at which the server logs what each lane is waiting for, once the listeners are
-    /// closed. Default 5 s; at least 100 ms.
+    /// closed. Default: 5 s. Minimum: 100 ms.
     pub report: Duration,
 }
 

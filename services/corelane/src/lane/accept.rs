@@ -38,7 +38,7 @@ const GIVE_WAY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) enum ConnectionSource {
-    /// The lane's own listeners, and duplicates of shared ones.
+    /// The lane's own listeners, and duplicates of shared listeners.
     Listeners(Vec<Listener>),
     Inbox(Arc<Inboxes>),
 }
@@ -185,7 +185,7 @@ impl<S: HttpService> Gate<S> {
     }
 
     /// Whether this lane has clearly more connections than another lane that has time to spare. All
-    /// lanes wake up for the same event, and the first one would otherwise accept every long-lived
+    /// lanes wake up for the same event, and the first lane would otherwise accept every long-lived
     /// connection.
     fn is_ahead(&self) -> bool {
         let (own, now) = (self.lane(), Instant::now());

@@ -27,7 +27,7 @@ const HURRIED: Duration = Duration::from_millis(10);
 const NAMED: usize = 5;
 
 /// Sweep interval: a quarter of the shortest deadline, at most half a second. A deadline starts in
-/// one sweep and expires in another, so it fires up to a second late.
+/// one sweep and expires in another sweep, so it fires up to a second late.
 fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     let Timeouts { header, body, request, write, slow, idle, .. } = timeouts;
     let shortest = header.min(body).min(request).min(write).min(slow).min(idle);
@@ -137,12 +137,12 @@ impl Sweep {
                 break;
             }
             for &key in keys {
-                // The key may belong to another connection by now; parking checks again.
+                // The key may belong to another connection by now, so parking checks it again.
                 if let Some(connection) = open.borrow().get(key) {
                     connection.tell_to_park();
                 }
             }
-            // Their tasks run before this one.
+            // Their tasks run before this task.
             yield_now().await;
         }
         lane.polls.lower(Polls::PARK);

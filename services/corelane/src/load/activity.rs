@@ -1,4 +1,4 @@
-//! What a lane is doing, for other threads to read: its current work, stalls and blocking calls.
+//! A lane's activity, for other threads to read: its current work, stalls and blocking calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -145,7 +145,7 @@ mod tests {
         running.begin(KindIndex::from_bits(649), begun.into());
         let (kind, since) = running.get(begun + Duration::from_secs(7)).expect("it runs");
         assert_eq!(kind.bits(), 649);
-        // Rounding to microseconds adds up to one.
+        // Rounding adds up to one microsecond.
         assert_eq!(since.as_micros() / 2, 7_000_000 / 2);
         running.rename(KindIndex::from_bits(7));
         let renamed = running.get(begun + Duration::from_secs(7)).expect("it runs");

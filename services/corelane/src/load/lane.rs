@@ -32,7 +32,7 @@ pub(crate) struct LaneShared {
     pub(crate) left: OnceLock<Left>,
     /// Set when the event loop starts.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
-    /// Set when the lane accepts connections; readiness requires it.
+    /// Set when the lane accepts connections, which readiness requires.
     listening: AtomicBool,
     /// Cancelled when a drain starts. Each lane has its own token, so lanes share no lock.
     draining: CancellationToken,
@@ -137,7 +137,7 @@ impl LaneShared {
 pub(crate) struct LaneGroup {
     lanes: Box<[Arc<LaneShared>]>,
     has_slow_lanes: bool,
-    /// Open connections across all lanes. Changes only on accept and close.
+    /// Open connections across all lanes. The count changes only on accept and close.
     open: Open,
     /// Open connections of each address, if they are limited.
     peers: Option<Arc<Peers>>,
@@ -315,8 +315,8 @@ impl Lane {
         &self.shared
     }
 
-    /// CPU that the lane is currently pinned to, or `None` for an unpinned lane. Changes with the
-    /// process's cpuset.
+    /// CPU that the lane is currently pinned to, or `None` for an unpinned lane. The value changes
+    /// with the process's cpuset.
     pub fn cpu(&self) -> Option<usize> {
         self.shared().cpu.get()
     }

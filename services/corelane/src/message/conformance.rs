@@ -79,8 +79,8 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
     Some(Problem::new(StatusCode::BAD_REQUEST, "host").detail(detail))
 }
 
-/// Whether this is `uri-host [":" port]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2); may be
-/// empty.
+/// Whether this is `uri-host [":" port]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2), which may
+/// be empty.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     // Fast path for common hosts.
     let plain = value.iter().position(|&byte| !is_plain(byte)).unwrap_or(value.len());
@@ -238,7 +238,7 @@ pub(crate) fn set_host<B>(request: &mut Request<B>) {
 }
 
 /// RFC 9113 section 8.3.1: a Host that differs from `:authority` makes a request malformed. Both
-/// must be a host with an optional port and no user information.
+/// values must be a host with an optional port and no user information.
 fn authority<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     let (host, more) = (hosts.next(), hosts.next().is_some());

@@ -172,7 +172,7 @@ fn write<T: serde::Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
 }
 
 impl From<StatusCode> for Problem {
-    /// A problem fully described by its status; the slug is the reason phrase.
+    /// A problem fully described by its status. The slug is the reason phrase.
     fn from(status: StatusCode) -> Self {
         Problem { status, kind: None, members: Vec::new(), headers: Vec::new() }
     }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Only for the owning lane's thread.
+    /// Call this only on the owning lane's thread.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Only for the owning lane's thread.
+    /// Call this only on the owning lane's thread.
     #[track_caller]
     pub(crate) fn sub(&self, n: u64) {
         let before = self.0.load(Relaxed);
@@ -21,7 +21,7 @@ impl Count {
         self.0.store(before.saturating_sub(n), Relaxed);
     }
 
-    /// Only for the owning lane's thread.
+    /// Call this only on the owning lane's thread.
     pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }

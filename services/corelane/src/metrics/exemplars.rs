@@ -23,7 +23,7 @@ impl<const N: usize> Default for Exemplars<N> {
 }
 
 impl<const N: usize> Exemplars<N> {
-    /// Only for the owning lane's thread.
+    /// Call this only on the owning lane's thread.
     pub(crate) fn put(&self, bucket: usize, trace: [u8; 16], nanos: u64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let trace = u128::from_be_bytes(trace);
@@ -45,7 +45,7 @@ impl<const N: usize> Exemplars<N> {
 /// Words that are read together or not at all: a sequence lock with one writer.
 #[derive(Debug, Default)]
 struct ExemplarCell {
-    /// Odd during a write; 0 before the first one.
+    /// Odd during a write, and 0 before the first write.
     version: AtomicU64,
     words: [AtomicU64; 4],
 }

@@ -5,7 +5,7 @@ pub(crate) enum Refusal {
     Limit,
     HeaderTimeout,
     IdleTimeout,
-    /// One or more consecutive accepts failed: the system was out of files or memory.
+    /// One or more consecutive accepts failed because the system was out of files or memory.
     AcceptError,
     /// The input was not HTTP; the response was 400 (HTTP/2: GOAWAY).
     BadRequest,
@@ -187,8 +187,8 @@ pub(crate) enum RequestPhase {
     Accept,
     Queue,
     Handler,
-    /// From the head of the response until the socket has accepted its last byte; 0 if it accepted
-    /// an entire HTTP/1.1 response at once.
+    /// From the head of the response until the socket has accepted its last byte, or 0 if it
+    /// accepted an entire HTTP/1.1 response at once.
     Write,
 }
 

@@ -1,4 +1,4 @@
-//! A lane's counters. Only its thread writes them; all threads may read them.
+//! A lane's counters. Only the lane's thread writes them, and all threads may read them.
 
 use std::sync::OnceLock;
 
@@ -181,8 +181,8 @@ impl LaneMetrics {
         self.woken[reason as usize].add(1);
     }
 
-    /// Counts a connection that leaves for another lane; that lane counts its arrival in
-    /// [`LaneMetrics::arrived`]: its target, or this lane if the target rejects it.
+    /// Counts a connection that leaves for another lane. The lane at which it arrives counts it in
+    /// [`LaneMetrics::arrived`]: the target, or this lane if the target rejects it.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
         // A parked connection has had no request for a long time, and the next sweep counts again.

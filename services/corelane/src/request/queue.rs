@@ -198,12 +198,13 @@ impl Drop for Slot {
 }
 
 /// Expected lane time, in nanoseconds, below which a request starts on its own lane without waiting
-/// for its turn. Waiting or moving would cost the request more than it would save others.
+/// for its turn. Waiting or moving would cost the request more time than it would save other
+/// requests.
 pub const BRIEF: u64 = 100_000;
 
 /// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
-/// requests overtake expensive ones, but each request starts eventually, because this delay does
-/// not grow while it waits.
+/// requests overtake expensive requests, but each request starts eventually, because this delay
+/// does not grow while it waits.
 pub const HANDICAP: u64 = 8;
 
 /// A queue's slots and the requests waiting for a slot. Uses no clock and no tasks, so the capacity

@@ -36,7 +36,7 @@ pin_project! {
         work: Progress<S>,
         // `None` once the response is ready.
         in_flight: Option<Box<InFlightRequest>>,
-        // When the handler started.
+        // The time when the handler started.
         started: Tick,
         // Set while the request is waiting.
         pending: Option<PendingRequest>,

@@ -71,7 +71,7 @@ impl Builder {
     }
 
     /// Proxies in front that are trusted to name their client's address, which
-    /// [`client_addr`](crate::client_addr) returns. Default none.
+    /// [`client_addr`](crate::client_addr) returns. Default: none.
     ///
     /// List every proxy that a request may pass through, and nothing else: a client at a trusted
     /// address can claim any address.
@@ -81,14 +81,14 @@ impl Builder {
     }
 
     /// The header in which trusted proxies name their client. Choose the header that all of them
-    /// write, because a client may send the other header with any content. Default
+    /// write, because a client may send the other header with any content. Default:
     /// [`ForwardedHeader::XForwardedFor`].
     pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
         self.0.trust.header = header;
         self
     }
 
-    /// Whether observers receive the client's address ([`Finished::client`]). Default false, which
+    /// Whether observers receive the client's address ([`Finished::client`]). Default: false, which
     /// costs nothing.
     pub fn client_addresses(mut self, wanted: bool) -> Self {
         self.0.lane.requests.client_addresses = wanted;
@@ -103,26 +103,26 @@ impl Builder {
         self
     }
 
-    /// Number of lanes. Default [`Lanes::Auto`].
+    /// Number of lanes. Default: [`Lanes::Auto`].
     pub fn lanes(mut self, lanes: Lanes) -> Self {
         self.0.lanes = lanes;
         self
     }
 
-    /// Whether lanes are pinned. Default [`Pin::Auto`].
+    /// Whether lanes are pinned. Default: [`Pin::Auto`].
     pub fn pin(mut self, pin: Pin) -> Self {
         self.0.pin = pin;
         self
     }
 
-    /// How new connections are assigned to lanes. Default [`Placement::Hashed`].
+    /// How new connections are assigned to lanes. Default: [`Placement::Hashed`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.0.placement = placement;
         self
     }
 
-    /// Length of each listener's accept queue. Default 4,096; 1 to 65,535. The kernel silently
-    /// lowers it to `net.core.somaxconn` (listen(2)).
+    /// Length of each listener's accept queue. Default: 4,096. Range: 1 to 65,535. The kernel
+    /// silently lowers it to `net.core.somaxconn` (listen(2)).
     pub fn backlog(mut self, backlog: u32) -> Self {
         self.0.backlog = backlog;
         self
@@ -146,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Serves clients over TLS; the admin port stays plaintext. Default: no TLS. Requires the
+    /// Serves clients over TLS. The admin port stays plaintext. Default: no TLS. Requires the
     /// feature `tls`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -179,7 +179,7 @@ impl Builder {
     /// Maximum templates that the server learns from [`set_route`](crate::set_route), in addition
     /// to [`Builder::routes`]. Requests with further templates are recorded as `other`, and a
     /// warning names the first of these templates. Each template needs about 4 KiB per lane. The
-    /// first template reserves memory for all of them. Default 64; 0 to 512.
+    /// first template reserves memory for all of them. Default: 64. Range: 0 to 512.
     pub fn learnt_routes(mut self, most: usize) -> Self {
         self.0.learnt_routes = most;
         self
@@ -188,7 +188,7 @@ impl Builder {
     /// Whether each lane has a slow lane: a lower-priority thread on the same CPU, with its own
     /// event loop and its own instance of the service. Kinds of requests that would block their
     /// lane for long run on the slow lane, so that they do not delay other requests. The lane
-    /// learns which kinds these are. `None` disables slow lanes. Default [`SlowLanes::default`]:
+    /// learns which kinds these are. `None` disables slow lanes. Default: [`SlowLanes::default`]:
     /// slow lanes if lanes are pinned.
     ///
     /// Handlers behave the same on lanes and slow lanes. Upgrade requests stay on the lane.
@@ -218,7 +218,7 @@ impl Builder {
         self
     }
 
-    /// Whether responses carry load reports for a load balancer in front. Default
+    /// Whether responses carry load reports for a load balancer in front. Default:
     /// [`LoadReports::Off`], which costs nothing.
     pub fn load_reports(mut self, form: LoadReports) -> Self {
         self.0.lane.requests.load_reports = form;
@@ -228,7 +228,7 @@ impl Builder {
     /// Whether plain HTTP/1.1 requests take the plain path. A plain request has either no body or a
     /// `Content-Length`, and leaves no room for two parsers to disagree. The first request that is
     /// not plain moves its connection to hyper. The responses are the same, and only the cost
-    /// differs. Default true. If false, hyper serves every request.
+    /// differs. Default: true. If false, hyper serves every request.
     pub fn plain_requests(mut self, plain: bool) -> Self {
         self.0.lane.plain_requests = plain;
         self
@@ -237,7 +237,7 @@ impl Builder {
     /// Time for which an HTTP/1.1 connection must be idle, or must wait for the rest of a header,
     /// before it is parked. A parked connection costs little more than its socket until its first
     /// byte wakes it. Clients do not notice, and timeouts still apply. `None` disables parking.
-    /// Default 5 s; at least 100 ms.
+    /// Default: 5 s. Minimum: 100 ms.
     ///
     /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen
     /// up to a second late.
@@ -246,7 +246,7 @@ impl Builder {
         self
     }
 
-    /// Whether a connection may move to another lane. Default [`Moving::ParkedOnly`].
+    /// Whether a connection may move to another lane. Default: [`Moving::ParkedOnly`].
     pub fn moving(mut self, moving: Moving) -> Self {
         self.0.moving = moving;
         self
@@ -263,26 +263,26 @@ impl Builder {
     /// Whether each request has an id: its `x-request-id` header if that consists of 1 to 128
     /// printable ASCII characters without spaces, or a random UUID otherwise. The response carries
     /// the id in the same header, and [`request_id`](crate::request_id) returns it to handlers.
-    /// Input rejected before it becomes a request, such as an oversized header, has no id. Default
+    /// Input rejected before it becomes a request, such as an oversized header, has no id. Default:
     /// false, which costs nothing.
     pub fn request_ids(mut self, ids: bool) -> Self {
         self.0.lane.requests.ids = ids;
         self
     }
 
-    /// How this server takes part in distributed traces. Default [`Traces::Off`], which costs
+    /// How this server takes part in distributed traces. Default: [`Traces::Off`], which costs
     /// nothing.
     pub fn traces(mut self, traces: Traces) -> Self {
         self.0.lane.requests.traces = traces;
         self
     }
 
-    /// Calls an observer for each finished request, including rejected ones. `factory` creates one
-    /// observer per lane, on the lane's thread, so observers may contain `Rc` and `RefCell`.
+    /// Calls an observer for each finished request, including rejected requests. `factory` creates
+    /// one observer per lane, on the lane's thread, so observers may contain `Rc` and `RefCell`.
     /// Default: none, which costs nothing.
     ///
-    /// An observer runs on its lane, so it must not block or take long. Its panics are counted like
-    /// a handler's and do not end the lane.
+    /// An observer runs on its lane, so it must not block or take long. An observer's panics are
+    /// counted like a handler's panics and do not end the lane.
     pub fn observer<F, O>(mut self, factory: F) -> Self
     where
         F: Fn(&Lane) -> O + Send + Sync + 'static,
@@ -293,7 +293,7 @@ impl Builder {
     }
 
     /// Whether SIGTERM and SIGINT start the drain, and whether a second signal stops the server at
-    /// once. Default true. If false, call [`ServerHandle::drain`](crate::ServerHandle::drain) and
+    /// once. Default: true. If false, call [`ServerHandle::drain`](crate::ServerHandle::drain) and
     /// [`ServerHandle::stop`](crate::ServerHandle::stop).
     pub fn signals(mut self, signals: bool) -> Self {
         self.0.signals = signals;
@@ -305,7 +305,7 @@ impl Builder {
     /// as `/metrics`.
     ///
     /// The handler must not block, because it runs on the admin thread, which also serves probes.
-    /// It receives every method with the complete body; bodies over 64 KiB get `413`.
+    /// It receives every method with the complete body. Larger bodies than 64 KiB get `413`.
     pub fn admin_route<F>(mut self, path: &'static str, about: &'static str, handler: F) -> Self
     where
         F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
@@ -314,9 +314,9 @@ impl Builder {
         self
     }
 
-    /// Adds the service's own metrics to `/metrics`, after the server's. The collector runs on the
-    /// admin thread at each scrape, so it must not block. Its metric names must differ from the
-    /// server's.
+    /// Adds the service's own metrics to `/metrics`, after the server's metrics. The collector runs
+    /// on the admin thread at each scrape, so it must not block. Its metric names must differ from
+    /// the server's metric names.
     pub fn collector(mut self, collector: impl Collector) -> Self {
         self.0.collectors.push(Arc::new(collector));
         self

@@ -133,7 +133,7 @@ async fn asked_to_stop(requests: &mut UnboundedReceiver<Stop>) -> &'static str {
     }
 }
 
-/// Periodically logs lanes that a handler is blocking; other lanes log their own state.
+/// Periodically logs lanes that a handler is blocking. Other lanes log their own state.
 async fn report(shared: &Shared, every: Duration) {
     let beats = || shared.lanes.iter().map(|lane| lane.metrics.beats.get()).collect::<Vec<_>>();
     let mut ticks = interval_at(Instant::now() + every, every);

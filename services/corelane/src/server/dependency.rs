@@ -11,10 +11,10 @@ use std::time::Instant;
 ///
 /// Views with the same name form one dependency, which is down while any view is down. `/readyz`
 /// then shows the time since which it has been down and the reason, and `corelane_dependency_up` is
-/// 0. The server stays ready and still serves requests that do not need the dependency; otherwise a
-/// shared failure would make all replicas unready at once. Use [`Dependency::required`] if the
-/// service cannot work without it. Before the state is known, [`Dependency::pending`] keeps the
-/// server unready, because requests would only wait.
+/// 0. The server stays ready and still serves requests that do not need the dependency. Otherwise,
+///    a shared failure would make all replicas unready at once. Use [`Dependency::required`] if the
+///    service cannot work without it. Before the state is known, [`Dependency::pending`] keeps the
+///    server unready, because requests would only wait.
 ///
 /// A dropped view no longer counts.
 ///

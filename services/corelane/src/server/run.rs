@@ -117,7 +117,8 @@ impl Server {
     /// `factory` runs once on the thread of each lane and each slow lane
     /// ([`Builder::slow_lanes`](crate::Builder::slow_lanes)), so the service need not be `Send` and
     /// may contain `Rc` and `RefCell`. Each connection gets a clone of the service, and each
-    /// request a clone of that clone. A panicking handler results in a 500, and the lane continues.
+    /// request gets a clone of that clone. A panicking handler results in a 500, and the lane
+    /// continues.
     ///
     /// Each lane is a single-threaded tokio runtime with local tasks: `tokio::time`, `tokio::net`,
     /// `tokio::spawn` and `tokio::task::spawn_local` work in `factory` and in handlers, and
@@ -250,7 +251,7 @@ impl Server {
             }
         }
         if refused.is_some() {
-            // Threads that have started must not continue without the others.
+            // Threads that have started must not continue without the remaining threads.
             shared.advance(Phase::Stopped);
         }
         let outcome = wait_for_end(&inbox, &shared, started);

@@ -12,7 +12,7 @@ const NICEST: i32 = 19;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// Not lowered.
+    /// The priority was not lowered.
     #[default]
     Normal,
     /// Lowered by `nice`: while other threads run, the thread gets a small share of the CPU and

@@ -1,7 +1,7 @@
 //! Jobs waiting for a server's slow lanes.
 //!
 //! Locks are held only for a few instructions, because a low-priority thread may be preempted while
-//! it holds one.
+//! it holds a lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

@@ -14,12 +14,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowLanes {
     /// Time for which a handler may hold its lane without waiting before its kind of request counts
-    /// as slow. Time during which the handler waits is not counted. Default 500 µs; 20 µs to 1 s.
+    /// as slow. Time during which the handler waits is not counted. Default: 500 µs. Range: 20 µs
+    /// to 1 s.
     pub bound: Duration,
-    /// Minimum share of a CPU for a slow lane that has work while its lane is busy. Default 0.15;
-    /// 0.01 to 0.5. Doubled while a request has used half of its time limit.
+    /// Minimum share of a CPU for a slow lane that has work while its lane is busy. Default: 0.15.
+    /// Range: 0.01 to 0.5. Doubled while a request has used half of its time limit.
     pub share: f64,
-    /// Whether unpinned lanes also have slow lanes. Default `false`: if other processes share the
+    /// Whether unpinned lanes also have slow lanes. Default: `false`: if other processes share the
     /// CPUs, they use the time that a lane leaves to its slow lane, whose requests may then wait
     /// until their deadline.
     pub unpinned: bool,

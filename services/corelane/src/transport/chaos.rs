@@ -8,7 +8,7 @@ use crate::metrics::Moved;
 use crate::request::connection::Connection;
 use crate::transport::resting::Leave;
 
-/// How often connections park and move without need.
+/// How often connections park and move without a need to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chaos {
     /// The same seed selects the same connections if clients behave the same.

@@ -133,13 +133,13 @@ impl Strays {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the streams. Only for the lane's thread.
+    /// Closes the streams. Call this only on the lane's thread.
     pub(crate) fn close_all(&self) {
         let strays = self.list().as_mut().map(mem::take);
         drop(strays);
     }
 
-    /// Closes the streams for the last time. Only for the lane's thread.
+    /// Closes the streams for the last time. Call this only on the lane's thread.
     pub(crate) fn end(&self) {
         let strays = self.list().take();
         drop(strays);

@@ -44,7 +44,7 @@ const SATURATED: f64 = 0.9;
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 
-/// How long lanes must be uneven before a plan starts.
+/// Time for which lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Time for observing connections and then for moving them. It is extended up to [`LONGEST`], so
@@ -60,8 +60,8 @@ const MOST: u32 = 4;
 /// each causes about half the load, or slightly more.
 const SLACK: f64 = 1.25;
 
-/// Pause after a plan that moved something. Each consecutive plan without effect doubles it, up to
-/// this factor.
+/// Pause after a plan that moved something. Each consecutive plan without effect doubles the pause,
+/// up to this factor.
 const COOL_DOWN: Duration = Duration::from_millis(150);
 const DOUBLINGS: u32 = 6;
 
@@ -184,7 +184,7 @@ pub(super) struct Policy {
     state: PlanStage,
     /// Consecutive plans without effect that are not yet forgiven.
     failures: u32,
-    /// When lanes were last uneven, or a failure was last forgiven.
+    /// The time when lanes were last uneven or a failure was last forgiven.
     restless: Option<Instant>,
     /// Outcome of the last plan, until it is read.
     outcome: Option<PlanOutcome>,
@@ -311,7 +311,7 @@ impl Policy {
     fn patience(&self, uneven: &Uneven, least: Duration) -> Duration {
         let Gauge { last, rate, .. } = self.lanes[uneven.from];
         let longest = LONGEST.as_secs_f64();
-        // No request has finished, so requests are slow.
+        // No request has finished, which means that requests are slow.
         let each = if last.active > 0 { REQUESTS * last.active as f64 / rate } else { 0.0 };
         least.max(Duration::from_secs_f64(each.min(longest)))
     }

@@ -49,8 +49,8 @@ impl Sampler {
         Sampler { lanes: vec![LaneUse::default(); lanes], utilization: 0.0, rps: 0.0, eps: 0.0 }
     }
 
-    /// Adds the readings of all lanes, `elapsed` after the previous ones. `None` while the server
-    /// is idle.
+    /// Adds the readings of all lanes, taken `elapsed` after the previous readings. `None` while
+    /// the server is idle.
     pub(super) fn sample(&mut self, elapsed: Duration, readings: &[Reading]) -> Option<Report> {
         let elapsed = elapsed.max(Duration::from_millis(1));
         let (mut busy, mut finished, mut failed) = (Duration::ZERO, 0, 0);

@@ -42,8 +42,9 @@ impl Estimate {
     }
 }
 
-/// Sums of a duration and of its square over all observations; the difference of two reads gives
-/// the exact mean and variance in between. One thread writes it; all threads may read it.
+/// Sums of a duration and of its square over all observations. The difference between two reads
+/// gives the exact mean and variance in between. One thread writes the sums, and all threads may
+/// read them.
 #[derive(Debug, Default)]
 struct Sums {
     /// A u64 of nanoseconds holds 584 years of request time.
@@ -126,7 +127,7 @@ impl LoadTable {
         }
     }
 
-    /// Records whether the service declares a route slow. Only for the lane's thread.
+    /// Records whether the service declares a route slow. Call this only on the lane's thread.
     pub(crate) fn fix(&self, route: usize, slow: bool) {
         for method in 0..METHODS.len() {
             let kind = KindIndex::new(route, method);
@@ -166,7 +167,7 @@ impl LoadTable {
         self.overall.mean().unwrap_or(0)
     }
 
-    /// Adds an observation. Only for the lane's thread.
+    /// Adds an observation. Call this only on the lane's thread.
     pub(crate) fn observe(
         &self,
         kind: KindIndex,

@@ -87,7 +87,7 @@ enum State {
         digits: u8,
         value: u64,
     },
-    /// Whitespace after a chunk size; only an extension may follow.
+    /// Whitespace after a chunk size. Only an extension may follow.
     ChunkSpace(u64),
     ChunkExtension(u64),
     ChunkSizeLf(u64),

@@ -82,7 +82,7 @@ impl RequestLine {
         }
     }
 
-    /// Whether the complete line names HTTP/1.1 or HTTP/1.0; hyper checks the rest.
+    /// Whether the complete line names HTTP/1.1 or HTTP/1.0. hyper checks the rest.
     pub(super) fn is_supported(&self) -> bool {
         matches!(self.version(), Some(b"HTTP/1.1" | b"HTTP/1.0"))
     }

@@ -151,7 +151,7 @@ impl Head {
     }
 }
 
-/// Why a head is not plain.
+/// The reason why a head is not plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Odd {
     /// Incomplete.

@@ -150,7 +150,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     (all < 16).then_some(bytes)
 }
 
-/// Value of each lower-case hexadecimal digit; 16 for other bytes.
+/// Value of each lower-case hexadecimal digit, and 16 for other bytes.
 const DIGITS: [u8; 256] = {
     let digits = b"0123456789abcdef";
     let mut values = [16; 256];

@@ -1,5 +1,5 @@
-//! Parsers for the kernel's cgroup and CPU files. They access no files and accept any text;
-//! unreadable input means unknown.
+//! Parsers for the kernel's cgroup and CPU files. They access no files and accept any text.
+//! Unreadable input means that the value is unknown.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -53,9 +53,9 @@ pub(crate) fn is_partition(text: &str) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// cgroup v1 `cpu.shares`; 1024 is both the default and the request of one CPU.
+    /// cgroup v1 `cpu.shares`. 1024 is both the default and the value for a request of one CPU.
     Shares(u64),
-    /// cgroup v2 `cpu.weight`; the default is 100.
+    /// cgroup v2 `cpu.weight`, which defaults to 100.
     Weight(u64),
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Weight {
 /// A line of `/proc/self/cgroup` (cgroups(7)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// Controllers of a v1 hierarchy; empty for v2.
+    /// Controllers of a v1 hierarchy, or empty for v2.
     controllers: Vec<String>,
     path: String,
 }

@@ -28,8 +28,8 @@ use crate::base::settings::words;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lanes {
-    /// One lane per CPU that the affinity mask and the cgroup's cpuset allow, up to the whole CPUs
-    /// of the tightest CFS quota, and at least one. This is the default.
+    /// One lane per CPU that the affinity mask and the cgroup's cpuset allow, up to the number of
+    /// whole CPUs in the tightest CFS quota, but at least one lane. This is the default.
     #[default]
     Auto,
     /// This number of lanes, from 1 to 1024.
@@ -74,7 +74,7 @@ impl fmt::Display for Lanes {
 ///
 /// With fewer lanes than CPUs, lanes go to separate cores rather than SMT siblings, and to few NUMA
 /// nodes, where possible. When a running server's cpuset changes, for example because the kubelet
-/// rewrites it, lanes are pinned again within about a second. They run unpinned while the new
+/// rewrites it, lanes are pinned again within about a second. Lanes run unpinned while the new
 /// cpuset does not allow pinning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {

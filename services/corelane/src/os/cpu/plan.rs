@@ -43,9 +43,9 @@ pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<u
     plan
 }
 
-/// One lane per CPU, but no more than the quota can keep running; a fraction of a CPU gets no lane.
-/// Lanes that exceed the quota would all stop for the rest of each period (sched-bwc.rst). The
-/// admin thread uses the remainder.
+/// One lane per CPU, up to the number of lanes that the quota can keep running. A fraction of a CPU
+/// gets no lane. Lanes that exceed the quota would all stop for the rest of each period
+/// (sched-bwc.rst). The admin thread uses the remainder.
 fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
     // The conversion from float saturates.
     quota.map_or(cpus, |quota| cpus.min(quota.floor() as usize)).max(1)
@@ -74,7 +74,7 @@ fn share(lanes: usize, cpus: usize) -> String {
     format!("{lanes} lane(s) for {cpus} CPU(s)")
 }
 
-/// Why the CPUs may not be exclusive; `None` if all evidence shows that they are.
+/// The reason why the CPUs may not be exclusive, or `None` if all evidence shows that they are.
 ///
 /// A container cannot see for certain which CPUs the kubelet's static CPU manager assigned to it.
 /// The evidence is a cpuset smaller than the machine, no quota below it (none at all since
@@ -227,7 +227,7 @@ mod tests {
             // A cpuset without any CPU of the mask belongs to another cgroup.
             (on("0-1", "0-7").cpuset("4-7"), AUTO, Off, "- -", None),
             (on("0-1", "0-7").cpuset(""), AUTO, Off, "- -", None),
-            // A quota rounds down to whole lanes, at least one.
+            // A quota is rounded down to whole lanes, but to at least one lane.
             (on("0-7", "0-7").quota(4.0), AUTO, Off, "- - - -", None),
             (on("0-7", "0-7").quota(2.99), AUTO, Off, "- -", None),
             (on("0-7", "0-7").quota(0.25), AUTO, Off, "-", None),

@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// [`LaneCpu::cpu`] of a lane that is not pinned.
 const UNPINNED: usize = usize::MAX;
 
-/// A lane's CPU. The admin thread writes it; all threads may read it.
+/// A lane's CPU. The admin thread writes it, and all threads may read it.
 #[derive(Debug)]
 pub(crate) struct LaneCpu {
     thread: OwnThread,

@@ -14,7 +14,7 @@ use super::cgroup::{self, Location, Membership, Mount, Weight};
 pub(crate) struct CpuView {
     /// This thread's affinity in ascending order, which the kernel limits to the cpuset.
     pub(crate) affinity: Vec<usize>,
-    /// Online CPUs of the machine; empty if unknown.
+    /// The machine's online CPUs, or empty if unknown.
     pub(crate) online: Vec<usize>,
     /// CPUs of the cgroup's cpuset, if readable.
     pub(crate) cpuset: Option<Vec<usize>>,

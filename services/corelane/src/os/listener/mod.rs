@@ -28,7 +28,7 @@ pub(crate) use unix::SocketFile;
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) listen: Listen,
-    /// One socket for each lane, in one `SO_REUSEPORT` group, or one for all lanes.
+    /// One socket for each lane, in one `SO_REUSEPORT` group, or one socket for all lanes.
     pub(crate) sockets: Vec<TcpListener>,
     /// Removes the file of a Unix socket when dropped.
     pub(crate) file: Option<SocketFile>,
@@ -123,7 +123,8 @@ pub(crate) struct Accepted {
 #[derive(Debug)]
 pub(crate) struct Listeners {
     listeners: Vec<AsyncFd<Listener>>,
-    /// Polled first, so that a busy listener does not starve the others.
+    /// The listener to poll first, which changes so that a busy listener does not starve the
+    /// others.
     next: Cell<usize>,
     queued: Cell<usize>,
 }

@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Returns what is due, if anything. Only for the sweep.
+    /// Returns what is due, if anything. Called only by the sweep.
     pub(crate) fn due(&self, lane: &LaneState, now: Instant) -> Option<Due> {
         let accepted = self.accepted_bytes.take();
         let looks = self.looks.get().saturating_add(1);

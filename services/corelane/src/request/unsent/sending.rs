@@ -60,7 +60,7 @@ impl Sending {
     }
 
     /// Whether the service may produce more, given that `length` more bytes are announced. A part
-    /// that the service has begun already takes memory, so the service may finish that part.
+    /// that the service has begun already uses memory, so the service may finish that part.
     pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         if self.making.get().is_some() {
             return Poll::Ready(());
@@ -120,7 +120,7 @@ impl Sending {
         }
     }
 
-    /// Ends the stream if its client has kept it waiting too long. Only for the sweep.
+    /// Ends the stream if its client has kept it waiting too long. Called only by the sweep.
     pub(crate) fn expire(&self, patience: &Patience) -> Option<Cut> {
         let accepted = self.accepted.take();
         let is_full = self.connection.bytes.get() > self.connection.low();

@@ -110,8 +110,8 @@ pub(super) const OF_LANES: &[OfLane] = &[
 
 pub(super) type ByReason = (Family, fn(&LaneMetrics) -> Vec<(&'static str, u64)>);
 
-/// One value per lane and reason, plus one per reason for connections that the acceptor rejected
-/// before they had a lane.
+/// One value per lane and reason, plus one value per reason for connections that the acceptor
+/// rejected before they were assigned to a lane.
 pub(super) const REFUSED: &[ByReason] = &[
     counter(
         "corelane_connections_refused",

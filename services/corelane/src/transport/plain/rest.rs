@@ -70,7 +70,7 @@ pub(super) fn leave<S: HttpService>(
     }
 }
 
-/// Resumes a connection on the calling lane, with `order` first if there is one.
+/// Resumes a connection on the calling lane, which first carries out `order`, if any.
 pub(crate) fn resume<S: HttpService>(
     host: &Rc<LaneService<S>>,
     resting: Resting,

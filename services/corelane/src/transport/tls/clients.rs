@@ -81,8 +81,8 @@ impl Verifier {
     pub(super) fn client(&self, session: &ServerConnection) -> Result<ClientIdentity, Refused> {
         let chain = session.peer_certificates().unwrap_or_default();
         let (own, issuers) = chain.split_first().ok_or(Refused::NoCertificatesPresented)?;
-        // When a session is resumed, rustls does not verify the client's certificate again. It may
-        // have expired.
+        // When a session is resumed, rustls does not verify the client's certificate again. The CA
+        // may have expired.
         if session.handshake_kind() == Some(HandshakeKind::Resumed) {
             self.verify_client_cert(own, issuers, UnixTime::now())?;
         }

@@ -43,9 +43,10 @@ pub struct Tls {
     /// PEM file of the certificate's private key: PKCS #8, PKCS #1 or SEC 1, not encrypted; RSA,
     /// ECDSA on P-256 or P-384, or Ed25519. At most 1 MiB.
     pub key: PathBuf,
-    /// How often the files are read again. Default 10 s; 100 ms to 24 h.
+    /// How often the files are read again. Default: 10 s. Range: 100 ms to 24 h.
     pub reload: Duration,
-    /// Which clients may connect. Default `None`: all clients may connect, without a certificate.
+    /// Which clients may connect. Default: `None`, which lets all clients connect without a
+    /// certificate.
     pub clients: Option<TlsClients>,
 }
 

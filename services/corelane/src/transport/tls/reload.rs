@@ -156,7 +156,7 @@ impl Termination {
         self.reloads[result as usize].load(Relaxed)
     }
 
-    /// Whether the current file contents are in use: the last reload, if there was one, succeeded.
+    /// Whether the current file contents are in use, because the last reload, if any, succeeded.
     pub(crate) fn up_to_date(&self) -> bool {
         self.up_to_date.load(Relaxed)
     }
