@@ -236,8 +236,8 @@ BOARD.row(
     ),
     number(
         "Replica hours in 24 h",
-        "What did a day cost? Replica hours of the last 24 hours, or of the data that Prometheus holds. Multiply the "
-        "value by the CPUs per replica and the CPU price to get the bill.",
+        "What did a day cost? Replica hours in the last 24 hours, or in the shorter period that Prometheus has data "
+        "for. Multiply the value by the CPUs per replica and the CPU price to get the bill.",
         "none",
         f"sum(sum_over_time(corelane_ready{{{SERVICE}}}[1d:1m])) / 60",
         empty="no replicas",

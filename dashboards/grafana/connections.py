@@ -22,7 +22,7 @@ def by_lane(gauge: str) -> str:
 BOARD = Board(
     uid="corelane-connections",
     title="Corelane / Connections",
-    description="Number of connections per lane, how lanes place, park and move them, and rejected connections.",
+    description="Connections of each lane, their placement, parking and moves, and rejected connections.",
 )
 
 BOARD.row(
@@ -62,8 +62,9 @@ def _placement(board: Board) -> None:
         7,
         lines(
             "Connections by lane",
-            "Are connections spread evenly? Open connections, including parked connections. The lines are close "
-            "together with least-loaded and random with hashed. Behind a proxy with few pods, choose least-loaded.",
+            "Are connections spread evenly? Open connections, including parked connections. With least-loaded "
+            "placement, the lines are close together. With hashed placement, they are random. Behind a proxy with "
+            "few pods, choose least-loaded.",
             "none",
             {LANE: by_lane("corelane_connections")},
             ranked=True,
@@ -79,7 +80,7 @@ def _placement(board: Board) -> None:
         lines(
             "Lane imbalance by pod",
             "Which pod is uneven? Load of the busiest lane relative to the pod's mean over 5 minutes, while a lane "
-            "is over 30% busy. Above 1.6 with few long-lived connections, use placement least-loaded.",
+            "is over 30% busy. Above 1.6 with few long-lived connections, use least-loaded placement.",
             "none",
             {"{{pod}}": IMBALANCE},
             limits=UNEVEN,
@@ -90,8 +91,8 @@ def _placement(board: Board) -> None:
         7,
         lines(
             "Placed connections by lane",
-            "Where does the acceptor place connections? Connections placed per second, only with placement "
-            "least-loaded. The placement follows *Expected work by lane*.",
+            "Where does the acceptor place connections? Connections placed per second, only with least-loaded "
+            "placement. The placement follows *Expected work by lane*.",
             "cps",
             {LANE: sum_rate("corelane_connections_placed_total", POD, "pod, lane")},
         ),
@@ -105,8 +106,8 @@ def _placement(board: Board) -> None:
         ),
         lines(
             "Connections waiting for a lane",
-            "Does a lane fail to accept? Connections in each lane's inbox, only with least-loaded. If the value "
-            "stays above 0, look for a stall.",
+            "Does a lane fail to accept? Connections in each lane's inbox, only with least-loaded placement. If the "
+            "value stays above 0, look for a stall.",
             "none",
             {LANE: by_lane("corelane_connections_queued")},
             limits=Limits(10, 100),

@@ -172,8 +172,8 @@ BOARD.row(
     lines(
         "Request share / share by load report",
         "Does load go to replicas with spare capacity? Above 1.25, a replica gets more requests than its load report "
-        "(ORCA) suggests, and below 0.8 it gets fewer requests. If the imbalance lasts with least-request, use the "
-        "policy load-aware: see gateway/balancing.md.",
+        "(ORCA) suggests, and below 0.8 it gets fewer requests. If the imbalance persists with least-request, use "
+        "the load-aware policy: see gateway/balancing.md.",
         "none",
         {
             "{{pod}}": f"({SHARE}) / on (pod)"
@@ -333,8 +333,8 @@ BOARD.row(
     lines(
         "Endpoint data age",
         "Is the endpoint list current? Time since each agent last received data from the API server, for the service "
-        "with the oldest data. After minutes, new pods get no requests: check the agent's log, its RBAC permissions "
-        "and the API server.",
+        "with the oldest data. If the data is minutes old, new pods get no requests: check the agent's log, its RBAC "
+        "permissions and the API server.",
         "s",
         {
             "{{pod}}": "time() - min by (pod) "
@@ -389,8 +389,8 @@ BOARD.row(
     6,
     lines(
         "Rejections",
-        "Which check of the gateway rejects clients? Rejected requests per second, only of checks that are on. If "
-        "clients that should pass are rejected, see docs/gateway-security.md.",
+        "Which gateway check rejects clients? Rejected requests per second, only for enabled checks. If clients that "
+        "should pass are rejected, see docs/gateway-security.md.",
         "reqps",
         {
             "rate limit": sum_rate("envoy_http_local_rate_limit_enforced", GATEWAY),

@@ -126,7 +126,7 @@ BOARD.row(
     ),
     lines(
         "Queue time p99 by lane",
-        "How long did requests wait? 99th percentile of the phase queue in 5 minutes. Long waits on a lane that is "
+        "How long did requests wait? 99th percentile of the queue phase over 5 minutes. Long waits on a lane that is "
         "not busy come from stalls or expensive requests.",
         "s",
         {LANE: f"pod_lane:corelane_request_phase_queue_seconds:p99_rate5m{{{POD}}}"},
@@ -140,7 +140,7 @@ BOARD.row(
     9,
     cells(
         "Lanes",
-        "What does each lane do now? CPU, utilisation and work. The lanes of a pod should look alike. Many "
+        "What is each lane doing now? CPU, utilisation and work. The lanes of a pod should look alike. Many "
         "connections with little work are harmless.",
         (
             Column("pod", "Pod", link=link("Nodes")),

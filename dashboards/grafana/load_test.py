@@ -110,8 +110,8 @@ BOARD.row(
     ),
     lines(
         "Request latency p99: k6, gateway, replicas",
-        "Where is time lost? Find the two lines that diverge. For k6 and gateway, the network or k6 adds the time. "
-        "For gateway and replicas, see *Gateway*. " + SINCE_START,
+        "Where is time lost? Find the two lines that diverge. Between k6 and the gateway, the network or k6 adds the "
+        "time. Between the gateway and the replicas, see *Gateway*. " + SINCE_START,
         "s",
         {
             "k6, slowest name": f"max(k6_http_req_duration_p99{{{K6}}})",

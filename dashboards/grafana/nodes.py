@@ -67,7 +67,7 @@ BOARD.row(
     ),
     number(
         "Unprepared nodes",
-        "Are nodes ready for pinned lanes? Nodes in mode apply with a differing or failed setting. If the value is "
+        "Are nodes ready for pinned lanes? Nodes in apply mode with a differing or failed setting. If the value is "
         "above 0 for longer than a rollout, see *Settings that differ*.",
         "none",
         f"sum(corelane_node_prepared{{{AT}}} == bool 0 and {APPLIED}) or vector(0)",
@@ -76,7 +76,7 @@ BOARD.row(
     number(
         "Differing settings",
         "Does another program change settings? Number of settings that differ from the profile; *Settings that "
-        "differ* lists them. In mode audit, the agent only reports these settings.",
+        "differ* lists them. In audit mode, the agent only reports these settings.",
         "none",
         f'sum(corelane_node_knob_settings{{{AT}, state="differs"}}) or vector(0)',
         limits=Limits(1, 1e9),
@@ -120,8 +120,8 @@ BOARD.row(
     ),
     number(
         "Failed agent passes (1 h)",
-        "Do agents work? Passes within an hour that changed or restored nothing because of an error. Above 0, see "
-        "dashboards/runbooks/nodes.md.",
+        "Are agents working? Passes within an hour that changed or restored nothing because of an error. Above 0, "
+        "see dashboards/runbooks/nodes.md.",
         "none",
         f"{sum_increase('corelane_node_failed_passes_total', AT, window='1h')} or vector(0)",
         limits=NONZERO,
@@ -177,7 +177,7 @@ BOARD.row(
     7,
     states(
         "Node state",
-        "Since when is a node not prepared? Red after green means that a setting drifted. Yellow means mode audit, "
+        "How long has a node been unprepared? Red after green means that a setting drifted. Yellow means audit mode, "
         "in which the agent changes nothing.",
         {
             "1": ("prepared", "green"),
@@ -204,7 +204,7 @@ BOARD.row(
     ),
     states(
         "Interrupts on lane CPUs",
-        "Do network interrupts stay away from lanes? Result of the check interrupts-elsewhere for each pod. If the "
+        "Do network interrupts stay away from lanes? Result of the interrupts-elsewhere check for each pod. If the "
         "check fails, use the setting for interrupts with housekeeping CPUs, and make sure that irqbalance ignores "
         "the lanes' CPUs.",
         CHECK_STATES,
@@ -303,7 +303,7 @@ BOARD.row(
     ),
     lines(
         "Settings in the journal",
-        "What would restore write back? Settings that the profile changed. Above 0 in mode audit, an earlier apply "
+        "What would restore write back? Settings that the profile changed. Above 0 in audit mode, an earlier apply "
         "was not restored: see docs/node-tuning.md.",
         "none",
         {"{{node}}": f"max by (node) (corelane_node_journal_settings{{{AT}}})"},

@@ -97,8 +97,8 @@ BOARD.row(
     number(
         "Availability",
         "Do requests succeed? Share of requests at the gateway in 5 minutes without a 5xx response; a request that a "
-        "retry saved is good. Below the objective (99.9% by default), see *Error rate by route*. If no route fails, "
-        "the gateway itself sends the errors: see *Gateway*.",
+        "retry saved counts as a success. Below the objective (99.9% by default), see *Error rate by route*. If no "
+        "route fails, the gateway itself sends the errors: see *Gateway*.",
         "percentunit",
         objective_met("availability"),
         limits=Limits(0.999, 0.99, falling=True),
@@ -257,7 +257,7 @@ BOARD.row(
     6,
     cells(
         "Firing alerts",
-        "What is wrong, and since when? Firing Corelane alerts, and how long their condition has been true. Start "
+        "What is wrong, and for how long? Firing Corelane alerts, and how long their condition has been true. Start "
         "with critical alerts. Click an alert to open its runbook.",
         (
             Column("alertname", "Alert"),
@@ -314,7 +314,7 @@ BOARD.row(
     ),
     bars(
         "Node problems: 0 is good",
-        "Which node does not match its configuration? Settings that failed or (in mode apply) differ from the "
+        "Which node does not match its configuration? Settings that failed or (in apply mode) differ from the "
         "profile, and pods without proven pinning. Click a bar for the setting or check.",
         "none",
         {"{{node}}": NODE_PROBLEMS},

@@ -19,7 +19,7 @@ BOARD = Board(
 )
 
 PHASES = f'{POD_ROUTE}, phase!="accept"'
-"""Excludes the phase accept, which belongs to a connection and not to a request."""
+"""Excludes the accept phase, which belongs to a connection rather than a request."""
 
 # Route records keep no pod, but these panels show the selected pods.
 REQUESTS = sum_rate("corelane_requests_total", POD_ROUTE, "route", "5m")
@@ -110,7 +110,7 @@ BOARD.row(
     ),
     number(
         "Database latency p99",
-        "Is the database slow? Duration of an operation, including waits. Above 100 ms, the row *Database* shows "
+        "Is the database slow? Duration of an operation, including waits. Above 100 ms, the *Database* row shows "
         "whether the wait for a connection or the operation itself is slow.",
         "s",
         quantile(0.99, f"{DATABASE}_operation_duration_seconds", POD),
@@ -120,7 +120,7 @@ BOARD.row(
     number(
         "Injected faults",
         "Is this a drill? Injected faults that are active; each fault expires within an hour. `curl -X DELETE` on "
-        "/faults of the admin port removes all faults: see docs/faults.md.",
+        "the admin port's /faults path removes all faults: see docs/faults.md.",
         "none",
         f"sum(corelane_faults_active{{{POD}}}) or vector(0)",
         limits=Limits(1, 1e9),
@@ -284,7 +284,7 @@ BOARD.row(
     ),
     lines(
         "File transfer time",
-        "Are clients slow? Duration of the phase write, until the socket accepts the last byte. At timeouts.write, "
+        "Are clients slow? Duration of the write phase, until the socket accepts the last byte. At timeouts.write, "
         "the replica disconnects slow clients.",
         "s",
         quantiles("corelane_request_phase_seconds", STATIC + ', phase="write"'),

@@ -48,7 +48,7 @@ SOURCE = Variable("datasource", "Data source", "Prometheus server that scrapes t
 CLUSTER = Variable(
     "cluster",
     "Cluster",
-    "Clusters in this Prometheus, from the label cluster; All if the label is missing",
+    "Clusters in this Prometheus, from the cluster label, or All if the label is missing",
     "label_values(corelane_build_info, cluster)",
     many=True,
 )
@@ -101,7 +101,7 @@ NODE = Variable(
 TEST = Variable(
     "testid",
     "Test",
-    "k6 runs, identified by the tag testid",
+    "k6 runs, identified by the testid tag",
     "label_values(k6_http_reqs_total, testid)",
     many=True,
 )
