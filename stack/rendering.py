@@ -114,7 +114,7 @@ def _include(configuration: dict, routes: dict) -> None:
         if manager.pop("rds", None):
             manager["route_config"] = routes["routes.json"]
         for each in manager["http_filters"]:
-            if each.pop("config_discovery", None):
+            if each["name"] == "corelane.route_rate_limits" and each.pop("config_discovery", None):
                 each["typed_config"] = routes["rate-limits.json"]
 
 

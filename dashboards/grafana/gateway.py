@@ -395,6 +395,8 @@ BOARD.row(
         {
             "rate limit": sum_rate("envoy_http_local_rate_limit_enforced", GATEWAY),
             "token": sum_rate("envoy_http_jwt_authn_denied", GATEWAY),
+            "API key": sum_rate("envoy_http_api_key_auth_unauthorized", GATEWAY),
+            "password": sum_rate("envoy_http_basic_auth_denied", GATEWAY),
         },
     ),
 )

@@ -80,11 +80,15 @@ def test_filters_have_a_fixed_order() -> None:
         "routes[0].name=shop,routes[0].service.name=shop,routes[0].protocol=grpc",
         "routes[0].rateLimit.requests=5,routes[0].bodyBytes=5",
         "rateLimit.keys[0].claim=sub,rateLimit.keys[0].requests=5",
+        "authentication.apiKeys.enabled=true,authentication.apiKeys.secret=a",
+        "authentication.basicAuth.enabled=true,authentication.basicAuth.secret=b,authentication.basicAuth.everywhere=false",
     )
     order = [
         "envoy.filters.http.local_ratelimit",
         "envoy.filters.http.jwt_authn",
         "corelane.claims",
+        "corelane.api_keys",
+        "corelane.basic_auth",
         "corelane.key_rate_limits",
         "corelane.route_rate_limits",
         "envoy.filters.http.credential_injector",

@@ -187,7 +187,14 @@ def test_gateway_agent(api: Api, wire: Wire, tmp_path: Path) -> None:
             (tmp_path / "data" / f"{name}.json").write_text(json.dumps(value))
         made = ("routes", "--namespace", namespace, f"--from-file={tmp_path / 'data'}")
         assert api.kubectl("create", "configmap", *made).returncode == 0
-        flags = (f"--routes={namespace}/routes", f"--envoy-admin=127.0.0.1:{free_ports(1)}")
+        (tmp_path / "keys").mkdir()
+        filters = {"corelane.api_keys": {"folder": f"{tmp_path}/keys", "config": {}}}
+        (tmp_path / "filters").write_text(json.dumps(filters))
+        flags = (
+            f"--credentials={tmp_path}/filters",
+            f"--routes={namespace}/routes",
+            f"--envoy-admin=127.0.0.1:{free_ports(1)}",
+        )
         with GatewayAgents(tmp_path, namespace, wire).run(None, *flags) as agent:
             agent.wait_until_ready()
             agrees([PARTS["gateway-agent"]], lambda: ask(agent.url, "/metrics").body)

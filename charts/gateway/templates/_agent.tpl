@@ -53,6 +53,9 @@ initContainers:
       {{- if include "gateway.rateLimit.shared" . }}
       - --gateways={{ .Release.Namespace }}/{{ include "common.fullname" . }}:http
       {{- end }}
+      {{- if include "gateway.credentials" . }}
+      - --credentials=/etc/envoy/credentials.json
+      {{- end }}
       - --folder={{ include "gateway.agent.folder" . }}
       - --limit={{ int .Values.upstream.eds.limit }}
       - --listen={{ .Values.stats.address | contains ":" | ternary (printf "[%s]" .Values.stats.address) .Values.stats.address }}:{{ .Values.agent.port }}
@@ -81,12 +84,27 @@ initContainers:
       - name: endpoints
         mountPath: {{ include "gateway.agent.folder" . | quote }}
       {{- include "common.token.mount" "agent-token" | nindent 6 }}
+      {{- with include "gateway.credentials.secrets" . | fromJson }}
+      - name: config
+        mountPath: /etc/envoy
+        readOnly: true
+      {{- range $name, $secret := . }}
+      - name: {{ $name }}
+        mountPath: /etc/envoy-{{ $name }}
+        readOnly: true
+      {{- end }}
+      {{- end }}
 {{- end -}}
 
 {{- define "gateway.agent.volumes" -}}
 - name: endpoints
   emptyDir: {medium: Memory, sizeLimit: {{ ternary 1024 16 (ne (include "gateway.dynamic" .) "") }}Mi}
 {{ include "common.token.volume" "agent-token" }}
+{{- range $name, $secret := include "gateway.credentials.secrets" . | fromJson }}
+- name: {{ $name }}
+  secret:
+    secretName: {{ $secret | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* Less than a CPU, so that it gets none of its own; with requests as limits where the pod is Guaranteed,

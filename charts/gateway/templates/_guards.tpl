@@ -19,6 +19,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.mtls" . -}}
 {{- include "gateway.guards.jwt" . -}}
 {{- include "gateway.guards.rateLimit" . -}}
+{{- include "gateway.guards.access" . -}}
 {{- include "gateway.guards.protocols" . -}}
 {{- include "gateway.guards.overload" . -}}
 {{- include "gateway.guards.tracing" . -}}

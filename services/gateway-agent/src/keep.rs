@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::{io, mem};
 
@@ -14,6 +15,7 @@ use hyper::StatusCode;
 use tokio::net::TcpListener;
 use tracing::info;
 
+use crate::credentials::Credentials;
 use crate::endpoints::{Fleet, Known, SILENCE};
 use crate::route_objects::RouteObjects;
 use crate::routes::{Applier, Source, Status};
@@ -26,6 +28,8 @@ pub(crate) enum KeepError {
     Config(#[from] ClientError),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
+    #[error("cannot read {0}: {1}")]
+    Credentials(PathBuf, String),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
 }
@@ -35,10 +39,18 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.map_err(|error| KeepError::Listen(settings.listen, error))?;
     let client = kubernetes::client(settings.kubeconfig.as_deref(), SILENCE).await?;
+    let open = |path: &PathBuf| {
+        let opened = Credentials::open(path, &settings.folder);
+        opened.map_err(|error| KeepError::Credentials(path.clone(), error))
+    };
+    let credentials = settings.credentials.as_ref().map(open).transpose()?.map(Arc::new);
+    if let Some(credentials) = credentials.clone() {
+        tokio::spawn(async move { credentials.run().await });
+    }
     let mut fleet = Fleet::new(client.clone(), settings);
     let status = settings.routes.as_ref().map(|_| Arc::new(Status::default()));
     let (known, told) = (fleet.known(), status.clone());
-    let replies = move |path: &str| answer(path, &known, told.as_deref());
+    let replies = move |path: &str| answer(path, &known, told.as_deref(), credentials.as_deref());
     match (&settings.routes, status) {
         (Some(name), Some(status)) => {
             let source = Source::new(&client, name, Arc::clone(&status));
@@ -67,10 +79,15 @@ pub(crate) async fn keep(settings: &Endpoints) -> Result<(), KeepError> {
     Ok(())
 }
 
-fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
+fn answer(
+    path: &str,
+    known: &Known,
+    routes: Option<&Status>,
+    credentials: Option<&Credentials>,
+) -> Answer {
     match path {
         "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => match missing(known, routes) {
+        "/readyz" => match missing(known, routes, credentials) {
             words if words.is_empty() => text(StatusCode::OK, "ok\n".to_owned()),
             words => text(StatusCode::SERVICE_UNAVAILABLE, words),
         },
@@ -80,17 +97,19 @@ fn answer(path: &str, known: &Known, routes: Option<&Status>) -> Answer {
         }
         "/metrics" => {
             let routes = routes.map(Status::metrics).unwrap_or_default();
-            (StatusCode::OK, "text/plain; version=0.0.4", known.metrics() + &routes)
+            let credentials = credentials.map(Credentials::metrics).unwrap_or_default();
+            let metrics = known.metrics() + &routes + &credentials;
+            (StatusCode::OK, "text/plain; version=0.0.4", metrics)
         }
         _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
     }
 }
 
 /// Lists the files that Envoy still needs to start, one per line.
-fn missing(known: &Known, routes: Option<&Status>) -> String {
+fn missing(known: &Known, routes: Option<&Status>, credentials: Option<&Credentials>) -> String {
     let cause = routes.and_then(Status::missing);
     let routes = cause.map(|cause| format!("no routes: {cause}\n")).unwrap_or_default();
-    routes + &known.missing()
+    routes + &known.missing() + &credentials.map(Credentials::missing).unwrap_or_default()
 }
 
 fn text(status: StatusCode, words: String) -> Answer {

@@ -8,6 +8,7 @@
 //! requests in flight, so clients must leave first.
 
 mod admin;
+mod credentials;
 mod drain;
 mod endpoints;
 mod keep;

@@ -95,6 +95,9 @@ pub(crate) struct Endpoints {
     #[arg(long, env = "GATEWAY_AGENT_GATEWAYS", value_name = "[NAMESPACE/]NAME:PORT")]
     #[arg(value_parser = gateways)]
     pub(crate) gateways: Option<Service>,
+    /// Description of Envoy's filters whose credentials are in mounted Secrets
+    #[arg(long, env = "GATEWAY_AGENT_CREDENTIALS", value_name = "FILE")]
+    pub(crate) credentials: Option<PathBuf>,
     /// Admin address of the Envoy that uses the routes
     #[arg(long, env = "GATEWAY_AGENT_ENVOY_ADMIN", value_name = "ADDRESS")]
     #[arg(default_value = "127.0.0.1:9901", value_parser = allowed(value::address))]
@@ -162,6 +165,9 @@ pub(crate) struct ObjectName {
 
 /// The cluster of the gateways themselves. Clusters of routes have a hyphen in their names.
 pub(crate) const GATEWAYS: &str = "gateways";
+
+/// Files for Envoy that are neither routes nor endpoints of routes.
+pub(crate) const OTHER_FILES: [&str; 3] = [GATEWAYS, "corelane.api_keys", "corelane.basic_auth"];
 
 /// Default port for health checks, if the Service has it.
 pub(crate) const HEALTH: &str = "admin";

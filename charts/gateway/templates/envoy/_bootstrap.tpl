@@ -125,6 +125,9 @@ stats_config:
       - {prefix: http.ingress.rbac.}
       {{- end }}
       {{- end }}
+      {{- if include "gateway.credentials" . }}
+      - safe_regex: {regex: 'http\.ingress\.(api_key_auth|basic_auth)\..*'}
+      {{- end }}
       {{- if .Values.tracing.enabled }}
       - {prefix: tracing.opentelemetry.}
       - {prefix: http.ingress.tracing.}

@@ -14,7 +14,7 @@ Takes the root context and the listener.
 {{- end }}
 {{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims; apiKeys, basicAuth, externalAuthorization;
 keyRateLimits, routeRateLimits; credential; compression; bodyLimit and later ones. */}}
-{{- range list "rateLimit" "jwt" "claims" "keyRateLimits" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+{{- range list "rateLimit" "jwt" "claims" "apiKeys" "basicAuth" "keyRateLimits" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
 {{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
 {{- . | nindent 0 }}
 {{- end }}
@@ -48,6 +48,7 @@ envoy.filters.http.credential_injector: {{ $off }}
 {{- with .requireClaims }}
 {{ include "gateway.envoy.routeClaims" . }}
 {{- end }}
+{{- include "gateway.envoy.routeAccess" (list $root .) }}
 {{- if and (hasKey . "bodyBytes") (ne (int64 .bodyBytes) $usual) }}
 {{- if $usual }}
 envoy.filters.http.body_size_limit: {{ $off }}

@@ -60,9 +60,15 @@ early_header_mutation_extensions:
 {{/* Headers that only the gateway sets, as JSON: it removes a client's, on every route. */}}
 {{- define "gateway.reservedHeaders" -}}
 {{- $headers := list -}}
-{{- with .Values.authentication.jwt -}}
-{{- if and .enabled .claimsHeader -}}
-{{- $headers = append $headers .claimsHeader -}}
+{{- with .Values.authentication -}}
+{{- if and .jwt.enabled .jwt.claimsHeader -}}
+{{- $headers = append $headers .jwt.claimsHeader -}}
+{{- end -}}
+{{- if .apiKeys.enabled -}}
+{{- $headers = append $headers .apiKeys.clientHeader -}}
+{{- end -}}
+{{- if .basicAuth.enabled -}}
+{{- $headers = append $headers .basicAuth.userHeader -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $headers -}}

@@ -123,6 +123,12 @@ that are written: each is written once. */}}
   - header: {key: grpc-timeout, value: "%REQ(corelane-deadline)%"}
     append_action: OVERWRITE_IF_EXISTS
   {{- end }}
+  {{- with $root.Values.authentication.basicAuth }}
+  {{- if and .enabled (hasKey $.route "basicAuth" | ternary $.route.basicAuth .everywhere) }}
+  # The service learns the user's name, but not the password.
+  request_headers_to_remove: [authorization]
+  {{- end }}
+  {{- end }}
   {{- /* A body limit would count every byte that a client sends after an upgrade. */}}
   {{- with include "gateway.envoy.routeFilters" (list $root (ternary (set (deepCopy .) "bodyBytes" 0) . (hasKey $rule "upgrade"))) | trim }}
   typed_per_filter_config:

@@ -89,8 +89,7 @@ impl Desired {
     }
 
     pub(crate) fn rate_limits_file(&self) -> Update {
-        let config = json!({"name": FILTER, "typed_config": self.rate_limits});
-        Update::of("envoy.config.core.v3.TypedExtensionConfig", [&config])
+        Update::of_filter(FILTER, &self.rate_limits)
     }
 }
 
@@ -104,6 +103,11 @@ pub(crate) struct Update {
 impl Update {
     pub(crate) fn of_clusters(clusters: &BTreeMap<String, Value>) -> Self {
         Self::of("envoy.config.cluster.v3.Cluster", clusters.values())
+    }
+
+    pub(crate) fn of_filter(name: &str, config: &Value) -> Self {
+        let filter = json!({"name": name, "typed_config": config});
+        Self::of("envoy.config.core.v3.TypedExtensionConfig", [&filter])
     }
 
     fn of<'a>(kind: &str, resources: impl IntoIterator<Item = &'a Value>) -> Self {

@@ -24,14 +24,14 @@ use super::desired::{self, Desired, Update};
 use super::status::Status;
 use crate::admin::AdminError;
 use crate::endpoints::{File, Fleet};
-use crate::settings::{Endpoints, GATEWAYS};
+use crate::settings::{Endpoints, OTHER_FILES};
 
 /// Delay after a failure other than a rejection by Envoy.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Maximum number of files that Envoy watches in addition to routes and listeners: the agent's
 /// own files, and mounted files.
-const OTHER_WATCHES: usize = 12;
+const OTHER_WATCHES: usize = 15;
 
 /// Interval between queries while Envoy is not running yet.
 const START: Duration = Duration::from_millis(100);
@@ -297,7 +297,7 @@ fn remove_stale(folder: &Path, clusters: &BTreeMap<String, Value>) {
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let own = Kind::ALL.iter().any(|kind| path.ends_with(kind.file()));
-        let stale = !own && name != GATEWAYS && !clusters.contains_key(&*name);
+        let stale = !own && !OTHER_FILES.contains(&&*name) && !clusters.contains_key(&*name);
         if stale && path.extension().is_some_and(|it| it == "json") {
             let _ = fs::remove_file(&path);
         }

@@ -1,0 +1,94 @@
+{{/*
+Filters that check who a client is, other than by its token. Each template of a filter takes the root context.
+*/}}
+
+{{/* API keys: the agent writes the filter, because Envoy reads keys only from its configuration. */}}
+{{- define "gateway.envoy.filter.apiKeys" -}}
+{{- include "gateway.envoy.credentials" (list . "apiKeys" "corelane.api_keys" "api_key_auth.v3.ApiKeyAuth") -}}
+{{- end -}}
+
+{{- define "gateway.envoy.filter.basicAuth" -}}
+{{- include "gateway.envoy.credentials" (list . "basicAuth" "corelane.basic_auth" "basic_auth.v3.BasicAuth") -}}
+{{- end -}}
+
+{{/* Takes the root context, the key of its values, its name and its type. */}}
+{{- define "gateway.envoy.credentials" -}}
+{{- with get (first .).Values.authentication (index . 1) -}}
+{{- if .enabled -}}
+- name: {{ index $ 2 }}
+  {{- if not .everywhere }}
+  disabled: true
+  {{- end }}
+  config_discovery:
+    config_source: {{ include "gateway.envoy.file" (index $ 2) }}
+    type_urls: [type.googleapis.com/envoy.extensions.filters.http.{{ last $ }}]
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the agent makes these filters of, as JSON. */}}
+{{- define "gateway.credentials" -}}
+{{- $found := dict -}}
+{{- $kind := "type.googleapis.com/envoy.extensions.filters.http." -}}
+{{- with .Values.authentication.apiKeys -}}
+{{- if .enabled -}}
+{{- $forwarding := dict "hide_credentials" true "header" .clientHeader -}}
+{{- $config := dict "@type" (print $kind "api_key_auth.v3.ApiKeyAuth") "key_sources" (list (dict "header" .header)) "forwarding" $forwarding -}}
+{{- $_ := set $found "corelane.api_keys" (dict "folder" "/etc/envoy-api-keys" "config" $config) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.authentication.basicAuth -}}
+{{- if .enabled -}}
+{{- $config := dict "@type" (print $kind "basic_auth.v3.BasicAuth") "forward_username_header" .userHeader -}}
+{{- $_ := set $found "corelane.basic_auth" (dict "folder" "/etc/envoy-basic-auth" "config" $config) -}}
+{{- end -}}
+{{- end -}}
+{{- if $found }}{{ toJson $found }}{{ end -}}
+{{- end -}}
+
+{{/* Volumes of these Secrets, as JSON: whole folders, because a mounted file would not follow its Secret. */}}
+{{- define "gateway.credentials.secrets" -}}
+{{- $found := dict -}}
+{{- range $name, $key := dict "api-keys" "apiKeys" "basic-auth" "basicAuth" -}}
+{{- with get $.Values.authentication $key -}}
+{{- if .enabled }}{{ $_ := set $found $name .secret }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* What a route changes of these filters. Takes the root context and the route. */}}
+{{- define "gateway.envoy.routeAccess" -}}
+{{- $root := first . -}}
+{{- $route := last . -}}
+{{- range $key, $names := dict "apiKey" (list "apiKeys" "corelane.api_keys") "basicAuth" (list "basicAuth" "corelane.basic_auth") -}}
+{{- $values := get $root.Values.authentication (first $names) -}}
+{{- if and $values.enabled (hasKey $route $key) (ne (get $route $key) $values.everywhere) }}
+{{ last $names }}: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, {{ ternary "config: {}" "disabled: true" (get $route $key) }}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.guards.access" -}}
+{{- $jwt := .Values.authentication.jwt.enabled -}}
+{{- range $key, $name := dict "apiKey" "apiKeys" "basicAuth" "basicAuth" -}}
+{{- $values := get $.Values.authentication $name -}}
+{{- if and $values.enabled (not $values.secret) -}}
+{{- fail (printf "authentication.%s.enabled is true but authentication.%s.secret is empty: set it to the name of the Secret" $name $name) -}}
+{{- end -}}
+{{- if and $values.enabled (ne (include "gateway.discovery" $) "eds") (not (has $.Values.listener.address (list "127.0.0.1" "::1"))) -}}
+{{- fail (printf "authentication.%s.enabled is true but replicas are found by %s: the agent that reads the Secret needs upstream.discovery eds" $name (include "gateway.discovery" $)) -}}
+{{- end -}}
+{{- range $.Values.routes -}}
+{{- if and (get . $key) (not $values.enabled) -}}
+{{- fail (printf "%s of the route %s is true but authentication.%s.enabled is not: enable it, or remove %s" $key .name $name $key) -}}
+{{- end -}}
+{{- if and (eq $key "basicAuth") $jwt (or .basicAuth (and $values.everywhere $values.enabled (not (hasKey . $key)))) (ne .jwt false) -}}
+{{- fail (printf "the route %s needs a password and, for writes, a token, but a request has only one Authorization header: set its basicAuth or its jwt to false" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $jwt .Values.authentication.basicAuth.enabled .Values.authentication.basicAuth.everywhere (not .Values.routes) -}}
+{{- fail "authentication.jwt and authentication.basicAuth are both enabled, but a request has only one Authorization header: disable one of them, or use routes" -}}
+{{- end -}}
+{{- end -}}
