@@ -10,6 +10,7 @@ import pytest
 
 from stack import eventually
 from stack.agents import Agent
+from stack.credentials import SecretFolder
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import ask
 from stack.ports import free_ports
@@ -17,35 +18,30 @@ from stack.programs import program
 from stack.rendering import config_maps
 from support.recorder import Recorder
 
-KEYS = {"shop": "shop-0123456789abcdef0123", "ci": "ci-0123456789abcdef01234"}
+KEYS = {"shop": b"shop-0123456789abcdef0123", "ci": b"ci-0123456789abcdef01234"}
 SECRETS = {"api-keys": "apiKeys", "basic-auth": "basicAuth"}
+Secrets = dict[str, SecretFolder]
 
 
-def user(name: str, password: str) -> str:
+def user(name: str, password: str) -> bytes:
     """Returns a line of htpasswd."""
-    return f"{name}:{{SHA}}{base64.b64encode(hashlib.sha1(password.encode()).digest()).decode()}\n"
-
-
-def put(folder: Path, files: dict[str, str]) -> None:
-    """Replaces the files of a Secret at once, as the kubelet does."""
-    folder.mkdir(exist_ok=True)
-    version = folder / f"..{len(list(folder.glob('..[0-9]*')))}"
-    version.mkdir()
-    for name, text in files.items():
-        (version / name).write_text(text)
-        if not (folder / name).is_symlink():
-            (folder / name).symlink_to(Path("..data") / name)
-    (folder / "..next").symlink_to(version.name)
-    (folder / "..next").rename(folder / "..data")
-    for gone in folder.iterdir():
-        if gone.is_symlink() and not gone.exists():
-            gone.unlink()
+    digest = hashlib.sha1(password.encode()).digest()
+    return f"{name}:{{SHA}}".encode() + base64.b64encode(digest) + b"\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of the Secrets."""
     return tmp_path_factory.mktemp("credentials")
+
+
+@pytest.fixture(scope="module")
+def secrets(folder: Path) -> Secrets:
+    """Creates the Secrets."""
+    made = {name: SecretFolder(folder / name) for name in SECRETS}
+    made["api-keys"].put(KEYS)
+    made["basic-auth"].put({".htpasswd": user("ann", "first")})
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +53,8 @@ def recorder() -> Iterator[Recorder]:
 
 
 @pytest.fixture(scope="module")
-def agent(folder: Path) -> Iterator[Agent]:
+def agent(folder: Path, secrets: Secrets) -> Iterator[Agent]:
     """Starts an agent that reads the Secrets; its API server is down."""
-    put(folder / "api-keys", KEYS)
-    put(folder / "basic-auth", {".htpasswd": user("ann", "first")})
     values = folder / "description.yaml"
     values.write_text(json.dumps({"authentication": access()}))
     text = config_maps(values=values)[0]["credentials.json"].replace("/etc/envoy-", f"{folder}/")
@@ -115,9 +109,9 @@ FORGED = {"corelane-client": "root", "corelane-user": "root"}
     [
         ("/", {}),
         ("/", {"x-api-key": ""}),
-        ("/", {"x-api-key": KEYS["shop"][:-1]}),
+        ("/", {"x-api-key": KEYS["shop"][:-1].decode()}),
         ("/", FORGED),
-        ("/people", {"x-api-key": KEYS["shop"]}),
+        ("/people", {"x-api-key": KEYS["shop"].decode()}),
         ("/people", {"Authorization": basic("ann", "other")}),
         ("/people", {"Authorization": basic("bob", "first")}),
         ("/people", FORGED),
@@ -135,7 +129,7 @@ def test_without_valid_credentials_it_is_401(
 @pytest.mark.parametrize(
     ("path", "headers", "learned"),
     [
-        ("/", {"x-api-key": KEYS["ci"]}, {b"corelane-client": b"ci"}),
+        ("/", {"x-api-key": KEYS["ci"].decode()}, {b"corelane-client": b"ci"}),
         ("/people", {"Authorization": basic("ann", "first")}, {b"corelane-user": b"ann"}),
         ("/open", {"Authorization": "Other x"}, {b"authorization": b"other x"}),
     ],
@@ -150,25 +144,27 @@ def test_the_service_learns_the_name_and_no_secret(
     assert {name: value for name, value in request.fields if name in names} == learned
 
 
-def test_a_changed_secret_needs_no_restart(gateway: Gateway, agent: Agent, folder: Path) -> None:
+def test_a_changed_secret_needs_no_restart(
+    gateway: Gateway, agent: Agent, secrets: Secrets
+) -> None:
     def status(path: str, **headers: str) -> int:
         return ask(gateway.url, path, headers=headers).status
 
-    key = {"x-api-key": KEYS["shop"][::-1]}
-    put(folder / "api-keys", KEYS | {"next": key["x-api-key"]})
-    put(folder / "basic-auth", {".htpasswd": user("bob", "second")})
+    key = {"x-api-key": KEYS["shop"][::-1].decode()}
+    secrets["api-keys"].put(KEYS | {"next": KEYS["shop"][::-1]})
+    secrets["basic-auth"].put({".htpasswd": user("bob", "second")})
     eventually(lambda: status("/", **key) == 200)
     eventually(lambda: status("/people", Authorization=basic("bob", "second")) == 200)
     assert status("/people", Authorization=basic("ann", "first")) == 401
     # One wrong entry changes nothing, and is reported without the key.
-    put(folder / "api-keys", {"short": "secret"})
+    secrets["api-keys"].put({"short": b"secret"})
     gauge = 'corelane_gateway_agent_credentials_current{filter="corelane.api_keys"} '
     eventually(lambda: f"{gauge}0\n" in agent.ask("/metrics").body.decode())
     assert status("/", **key) == 200
     assert "secret" not in agent.log.read_text()
     # Without entries, nobody has a key.
-    put(folder / "api-keys", {})
+    secrets["api-keys"].put({})
     eventually(lambda: status("/", **key) == 401)
     assert f"{gauge}1\n" in agent.ask("/metrics").body.decode()
-    put(folder / "api-keys", KEYS)
-    eventually(lambda: status("/", **{"x-api-key": KEYS["ci"]}) == 200)
+    secrets["api-keys"].put(KEYS)
+    eventually(lambda: status("/", **{"x-api-key": KEYS["ci"].decode()}) == 200)

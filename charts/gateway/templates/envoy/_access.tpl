@@ -2,6 +2,22 @@
 Filters that check who a client is, other than by its token. Each template of a filter takes the root context.
 */}}
 
+{{/* Only some routes enable it. The connection manager sets the header for a verified certificate, and removes a client's. */}}
+{{- define "gateway.envoy.filter.clientCertificate" -}}
+{{- if include "gateway.routes.with" (list . "clientCertificate") -}}
+- name: corelane.client_certificate
+  disabled: true
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC
+    rules:
+      action: ALLOW
+      policies:
+        certificate:
+          permissions: [{any: true}]
+          principals: [{header: {name: x-forwarded-client-cert, present_match: true}}]
+{{- end -}}
+{{- end -}}
+
 {{/* API keys: the agent writes the filter, because Envoy reads keys only from its configuration. */}}
 {{- define "gateway.envoy.filter.apiKeys" -}}
 {{- include "gateway.envoy.credentials" (list . "apiKeys" "corelane.api_keys" "api_key_auth.v3.ApiKeyAuth") -}}
@@ -61,6 +77,9 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- define "gateway.envoy.routeAccess" -}}
 {{- $root := first . -}}
 {{- $route := last . -}}
+{{- if $route.clientCertificate }}
+corelane.client_certificate: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}
+{{- end -}}
 {{- range $key, $names := dict "apiKey" (list "apiKeys" "corelane.api_keys") "basicAuth" (list "basicAuth" "corelane.basic_auth") -}}
 {{- $values := get $root.Values.authentication (first $names) -}}
 {{- if and $values.enabled (hasKey $route $key) (ne (get $route $key) $values.everywhere) }}
@@ -69,7 +88,33 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- end -}}
 {{- end -}}
 
+{{- define "gateway.guards.clients" -}}
+{{- with .Values.tls.clients -}}
+{{- $files := list .files.ca .files.sds | compact -}}
+{{- if ne .mode "none" -}}
+{{- if not $.Values.tls.enabled -}}
+{{- fail (printf "tls.clients.mode is %s but tls.enabled is not true: clients show certificates only over TLS. Enable it, or set tls.clients.mode to none" .mode) -}}
+{{- end -}}
+{{- if eq (ternary 1 0 (ne .secret "")) (ternary 1 0 (eq (len $files) 2)) -}}
+{{- fail (printf "tls.clients.mode is %s, which needs the CA of the clients: set tls.clients.secret, or for a local process ca and sds of tls.clients.files" .mode) -}}
+{{- end -}}
+{{- if $.Values.http3.enabled -}}
+{{- fail "tls.clients.mode and http3.enabled are both set, but Envoy requests no client certificate over HTTP/3: set http3.enabled to false" -}}
+{{- end -}}
+{{- if and (eq .mode "required") (eq $.Values.tls.plain "serve") -}}
+{{- fail "tls.clients.mode is required but tls.plain is serve, so clients would need no certificate on listener.port: set tls.plain to redirect" -}}
+{{- end -}}
+{{- end -}}
+{{- range $.Values.routes -}}
+{{- if and .clientCertificate (eq $.Values.tls.clients.mode "none") -}}
+{{- fail (printf "clientCertificate of the route %s is true but tls.clients.mode is none: set it to optional, or remove clientCertificate" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "gateway.guards.access" -}}
+{{- include "gateway.guards.clients" . -}}
 {{- $jwt := .Values.authentication.jwt.enabled -}}
 {{- range $key, $name := dict "apiKey" "apiKeys" "basicAuth" "basicAuth" -}}
 {{- $values := get $.Values.authentication $name -}}

@@ -121,7 +121,7 @@ stats_config:
       {{- if .Values.authentication.jwt.enabled }}
       - {prefix: http.ingress.jwt_authn.}
       - {prefix: http.ingress.credential_injector.}
-      {{- if include "gateway.envoy.filter.claims" . }}
+      {{- if or (include "gateway.envoy.filter.claims" .) (include "gateway.envoy.filter.clientCertificate" .) }}
       - {prefix: http.ingress.rbac.}
       {{- end }}
       {{- end }}

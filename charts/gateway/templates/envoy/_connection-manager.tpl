@@ -19,6 +19,11 @@ codec_type: AUTO
 {{- include "gateway.envoy.marks" . | nindent 0 }}
 {{- include "gateway.envoy.clientAddress" . | nindent 0 }}
 {{- include "gateway.envoy.requestForm" . | nindent 0 }}
+{{- if and (eq $listener "tls") (include "gateway.tls.clients" .) }}
+# By default, Envoy removes x-forwarded-client-cert from requests. Here it sets the header.
+forward_client_cert_details: SANITIZE_SET
+set_current_client_cert_details: {subject: true, uri: true, dns: true}
+{{- end }}
 {{- include "gateway.envoy.clientTimeouts" . | nindent 0 }}
 # Replies keep the replica's own "server" header, or none.
 server_header_transformation: PASS_THROUGH

@@ -43,6 +43,9 @@ against clients, those of _upstream.tpl against replicas.
       name: envoy.transport_sockets.tls
       typed_config:
         "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+        {{- if eq .Values.tls.clients.mode "required" }}
+        require_client_certificate: true
+        {{- end }}
         {{- include "gateway.envoy.tlsContext" (list . "h2" "http/1.1") | nindent 8 }}
     filters:
     - name: envoy.filters.network.http_connection_manager

@@ -16,6 +16,29 @@ common_tls_context:
     sds_config:
       resource_api_version: V3
       path_config_source: {path: {{ (include "gateway.tls.paths" $root | fromYaml).sds | quote }}}
+  {{- if ne $root.Values.tls.clients.mode "none" }}
+  validation_context_sds_secret_config:
+    name: clients
+    sds_config:
+      resource_api_version: V3
+      path_config_source: {path: {{ $root.Values.tls.clients.files.sds | default "/etc/envoy/clients.yaml" | quote }}}
+  {{- end }}
+{{- end -}}
+
+{{/* The file that names the CA of clients to Envoy. */}}
+{{- define "gateway.envoy.clients" -}}
+{{- $ca := .Values.tls.clients.files.ca | default "/etc/envoy-clients/ca.crt" -}}
+resources:
+- "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
+  name: clients
+  validation_context:
+    trusted_ca: {filename: {{ $ca | quote }}}
+    watched_directory: {path: {{ dir $ca | quote }}}
+{{- end -}}
+
+{{/* Not empty if clients show certificates. */}}
+{{- define "gateway.tls.clients" -}}
+{{- if and .Values.tls.enabled (ne .Values.tls.clients.mode "none") }}yes{{ end -}}
 {{- end -}}
 
 {{/* Where the files are: as mounted in the pod, or as the values of a local process say. */}}
