@@ -397,6 +397,8 @@ BOARD.row(
             "token": sum_rate("envoy_http_jwt_authn_denied", GATEWAY),
             "API key": sum_rate("envoy_http_api_key_auth_unauthorized", GATEWAY),
             "password": sum_rate("envoy_http_basic_auth_denied", GATEWAY),
+            "external authorization": sum_rate("envoy_http_ext_authz_denied", GATEWAY),
+            "no authorization": sum_rate("envoy_http_ext_authz_error", GATEWAY),
         },
     ),
 )

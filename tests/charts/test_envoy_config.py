@@ -58,7 +58,7 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
         }
         # Redirects and direct responses use no cluster.
         assert (
-            reached == clusters - {"admin", "collector", "gateways", "jwks"}
+            reached == clusters - {"admin", "authorization", "collector", "gateways", "jwks"}
             or "redirect" in hosts[0]["routes"][-1]
         )
 
@@ -80,6 +80,8 @@ def test_filters_have_a_fixed_order() -> None:
         "routes[0].name=shop,routes[0].service.name=shop,routes[0].protocol=grpc",
         "routes[0].rateLimit.requests=5,routes[0].bodyBytes=5",
         "rateLimit.keys[0].claim=sub,rateLimit.keys[0].requests=5",
+        "externalAuthorization.enabled=true,externalAuthorization.host=a",
+        "compression.enabled=true",
         "authentication.apiKeys.enabled=true,authentication.apiKeys.secret=a",
         "authentication.basicAuth.enabled=true,authentication.basicAuth.secret=b,authentication.basicAuth.everywhere=false",
     )
@@ -89,9 +91,12 @@ def test_filters_have_a_fixed_order() -> None:
         "corelane.claims",
         "corelane.api_keys",
         "corelane.basic_auth",
+        "corelane.external_authorization",
         "corelane.key_rate_limits",
         "corelane.route_rate_limits",
         "envoy.filters.http.credential_injector",
+        "corelane.brotli",
+        "corelane.gzip",
         "envoy.filters.http.body_size_limit",
         "envoy.filters.http.filter_chain",
         "envoy.filters.http.grpc_web",

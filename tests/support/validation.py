@@ -44,6 +44,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
         for path in (
             "/etc/envoy-tls",
             "/etc/envoy-mtls",
+            "/etc/envoy-clients",
             "/etc/envoy-jwt",
             "/etc/envoy",
             "/run/corelane",

@@ -42,6 +42,97 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- end -}}
 {{- end -}}
 
+{{/* A service that decides about each request. Without its answer, the request fails. */}}
+{{- define "gateway.envoy.filter.externalAuthorization" -}}
+{{- with .Values.externalAuthorization -}}
+{{- if .enabled -}}
+{{- $timeout := include "gateway.duration" (list $ "externalAuthorization.timeout") -}}
+- name: corelane.external_authorization
+  {{- if not .everywhere }}
+  disabled: true
+  {{- end }}
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
+    {{- if eq .protocol "grpc" }}
+    transport_api_version: V3
+    grpc_service: {envoy_grpc: {cluster_name: authorization}, timeout: {{ $timeout }}}
+    {{- else }}
+    http_service:
+      server_uri: {uri: {{ printf "http://%s:%d" .host (int .port) | quote }}, cluster: authorization, timeout: {{ $timeout }}}
+      path_prefix: {{ .path | quote }}
+      {{- with .responseHeaders }}
+      authorization_response:
+        allowed_upstream_headers: {{ include "gateway.exactly" . }}
+      {{- end }}
+    {{- end }}
+    allowed_headers: {{ include "gateway.exactly" .requestHeaders }}
+    validate_mutations: true
+    # Not 403, which would tell the client that it may not.
+    status_on_error: {code: ServiceUnavailable}
+    {{- if .bodyBytes }}
+    with_request_body: {max_request_bytes: {{ int .bodyBytes }}}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A matcher of names in a list. */}}
+{{- define "gateway.exactly" -}}
+{{- $patterns := list -}}
+{{- range . }}{{ $patterns = append $patterns (dict "exact" (lower .)) }}{{ end -}}
+{{- dict "patterns" $patterns | toJson -}}
+{{- end -}}
+
+{{- define "gateway.envoy.authorization" -}}
+{{- with .Values.externalAuthorization -}}
+- name: authorization
+  connect_timeout: 1s
+  cluster_type:
+    name: envoy.clusters.dns
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster
+      dns_lookup_family: V4_PREFERRED
+  {{- if eq .protocol "grpc" }}
+  typed_extension_protocol_options:
+    envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+      "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+      explicit_http_config: {http2_protocol_options: {}}
+  {{- end }}
+  load_assignment:
+    cluster_name: authorization
+    endpoints:
+    - lb_endpoints:
+      - endpoint:
+          address: {socket_address: {address: {{ .host | quote }}, port_value: {{ .port }}}}
+{{- end -}}
+{{- end -}}
+
+{{/* Compresses replies of services that do not: Envoy leaves a reply with content-encoding as it is. */}}
+{{- define "gateway.envoy.filter.compression" -}}
+{{- with .Values.compression -}}
+{{- if .enabled -}}
+{{- range $name, $type := dict "gzip" "gzip.compressor.v3.Gzip" "brotli" "brotli.compressor.v3.Brotli" }}
+- name: corelane.{{ $name }}
+  {{- if not $.Values.compression.everywhere }}
+  disabled: true
+  {{- end }}
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.compressor.v3.Compressor
+    response_direction_config:
+      common_config: {min_content_length: {{ int $.Values.compression.minBytes }}, content_type_matcher: {{ (include "gateway.exactly" $.Values.compression.types | fromJson).patterns | toJson }}}
+      weaken_etag_on_compress: true
+      # A part of a reply is a part of its original.
+      uncompressible_response_codes: [206]
+    # Where the client takes both, brotli.
+    choose_first: {{ eq $name "brotli" }}
+    compressor_library:
+      name: corelane
+      typed_config: {"@type": type.googleapis.com/envoy.extensions.compression.{{ $type }}}
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What the agent makes these filters of, as JSON. */}}
 {{- define "gateway.credentials" -}}
 {{- $found := dict -}}
@@ -80,12 +171,28 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- if $route.clientCertificate }}
 corelane.client_certificate: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}
 {{- end -}}
-{{- range $key, $names := dict "apiKey" (list "apiKeys" "corelane.api_keys") "basicAuth" (list "basicAuth" "corelane.basic_auth") -}}
-{{- $values := get $root.Values.authentication (first $names) -}}
-{{- if and $values.enabled (hasKey $route $key) (ne (get $route $key) $values.everywhere) }}
-{{ last $names }}: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, {{ ternary "config: {}" "disabled: true" (get $route $key) }}}
+{{- range $key, $check := include "gateway.access" $root | fromJson -}}
+{{- if and $check.enabled (hasKey $route $key) (ne (get $route $key) $check.everywhere) }}
+{{- range $check.filters }}
+{{ . }}: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, {{ ternary "config: {}" "disabled: true" (get $route $key) }}}
+{{- end }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The checks that a route may switch, by the route's key, as JSON: their values and filters. */}}
+{{- define "gateway.access" -}}
+{{- $checks := dict
+  "apiKey" (dict "values" "authentication.apiKeys" "filters" (list "corelane.api_keys"))
+  "basicAuth" (dict "values" "authentication.basicAuth" "filters" (list "corelane.basic_auth"))
+  "externalAuthorization" (dict "values" "externalAuthorization" "filters" (list "corelane.external_authorization"))
+  "compression" (dict "values" "compression" "filters" (list "corelane.gzip" "corelane.brotli")) -}}
+{{- range $checks -}}
+{{- $values := $.Values -}}
+{{- range splitList "." .values }}{{ $values = get $values . }}{{ end -}}
+{{- $_ := merge . (pick $values "enabled" "everywhere") -}}
+{{- end -}}
+{{- toJson $checks -}}
 {{- end -}}
 
 {{- define "gateway.guards.clients" -}}
@@ -125,13 +232,20 @@ corelane.client_certificate: {"@type": type.googleapis.com/envoy.config.route.v3
 {{- fail (printf "authentication.%s.enabled is true but replicas are found by %s: the agent that reads the Secret needs upstream.discovery eds" $name (include "gateway.discovery" $)) -}}
 {{- end -}}
 {{- range $.Values.routes -}}
-{{- if and (get . $key) (not $values.enabled) -}}
-{{- fail (printf "%s of the route %s is true but authentication.%s.enabled is not: enable it, or remove %s" $key .name $name $key) -}}
-{{- end -}}
 {{- if and (eq $key "basicAuth") $jwt (or .basicAuth (and $values.everywhere $values.enabled (not (hasKey . $key)))) (ne .jwt false) -}}
 {{- fail (printf "the route %s needs a password and, for writes, a token, but a request has only one Authorization header: set its basicAuth or its jwt to false" .name) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- range $key, $check := include "gateway.access" . | fromJson -}}
+{{- range $.Values.routes -}}
+{{- if and (get . $key) (not $check.enabled) -}}
+{{- fail (printf "%s of the route %s is true but %s.enabled is not: enable it, or remove %s" $key .name $check.values $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.externalAuthorization.enabled (not .Values.externalAuthorization.host) -}}
+{{- fail "externalAuthorization.enabled is true but externalAuthorization.host is empty: set it to the name or address of the service that decides" -}}
 {{- end -}}
 {{- if and $jwt .Values.authentication.basicAuth.enabled .Values.authentication.basicAuth.everywhere (not .Values.routes) -}}
 {{- fail "authentication.jwt and authentication.basicAuth are both enabled, but a request has only one Authorization header: disable one of them, or use routes" -}}

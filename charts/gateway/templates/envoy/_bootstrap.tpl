@@ -30,6 +30,9 @@ static_resources:
   {{- include "gateway.envoy.upstream" . | nindent 2 }}
   {{- end }}
   {{- include "gateway.envoy.adminCluster" . | nindent 2 }}
+  {{- if .Values.externalAuthorization.enabled }}
+  {{- include "gateway.envoy.authorization" . | nindent 2 }}
+  {{- end }}
   {{- if include "gateway.rateLimit.shared" . }}
   {{- include "gateway.envoy.gateways" . | nindent 2 }}
   {{- end }}
@@ -124,6 +127,13 @@ stats_config:
       {{- if or (include "gateway.envoy.filter.claims" .) (include "gateway.envoy.filter.clientCertificate" .) }}
       - {prefix: http.ingress.rbac.}
       {{- end }}
+      {{- end }}
+      {{- if .Values.externalAuthorization.enabled }}
+      - {prefix: http.ingress.ext_authz.}
+      - {prefix: cluster.authorization.upstream_rq}
+      {{- end }}
+      {{- if .Values.compression.enabled }}
+      - safe_regex: {regex: 'http\.ingress\.compressor\.corelane\.(gzip|brotli)\.response\.(compressed|total_(un)?compressed_bytes)'}
       {{- end }}
       {{- if include "gateway.credentials" . }}
       - safe_regex: {regex: 'http\.ingress\.(api_key_auth|basic_auth)\..*'}

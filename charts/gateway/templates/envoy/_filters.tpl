@@ -14,7 +14,7 @@ Takes the root context and the listener.
 {{- end }}
 {{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims; apiKeys, basicAuth, externalAuthorization;
 keyRateLimits, routeRateLimits; credential; compression; bodyLimit and later ones. */}}
-{{- range list "clientCertificate" "rateLimit" "jwt" "claims" "apiKeys" "basicAuth" "keyRateLimits" "routeRateLimits" "credential" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+{{- range list "clientCertificate" "rateLimit" "jwt" "claims" "apiKeys" "basicAuth" "externalAuthorization" "keyRateLimits" "routeRateLimits" "credential" "compression" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
 {{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
 {{- . | nindent 0 }}
 {{- end }}

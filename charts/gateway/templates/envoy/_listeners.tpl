@@ -43,8 +43,8 @@ against clients, those of _upstream.tpl against replicas.
       name: envoy.transport_sockets.tls
       typed_config:
         "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
-        {{- if eq .Values.tls.clients.mode "required" }}
-        require_client_certificate: true
+        {{- if ne .Values.tls.clients.mode "none" }}
+        require_client_certificate: {{ eq .Values.tls.clients.mode "required" }}
         {{- end }}
         {{- include "gateway.envoy.tlsContext" (list . "h2" "http/1.1") | nindent 8 }}
     filters:

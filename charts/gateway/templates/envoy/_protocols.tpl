@@ -71,6 +71,11 @@ early_header_mutation_extensions:
 {{- $headers = append $headers .basicAuth.userHeader -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.externalAuthorization -}}
+{{- if .enabled -}}
+{{- $headers = concat $headers .responseHeaders -}}
+{{- end -}}
+{{- end -}}
 {{- toJson $headers -}}
 {{- end -}}
 
