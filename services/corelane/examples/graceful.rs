@@ -7,7 +7,7 @@
 //! curl -i -X POST http://127.0.0.1:8080/drain
 //! ```
 //!
-//! SIGTERM and Ctrl-C start the same drain; a second signal ends the server at once.
+//! SIGTERM and Ctrl-C start the same drain; a second signal terminates the server immediately.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Server-sent events with axum: one tick per second or per given number of milliseconds, until a
-//! drain starts.
+//! Server-sent events with axum: one tick per second, or at an interval given in milliseconds,
+//! until a drain starts.
 //!
 //! ```sh
 //! cargo run --example sse 127.0.0.1:8080

@@ -16,15 +16,15 @@ use corelane::{Lane, Server};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-/// Number of messages that a lane, or a member, may be behind.
+/// Number of messages by which a lane or a member may fall behind.
 const BEHIND: usize = 256;
 
 #[derive(Clone)]
 struct Room {
     lane: Lane,
     everyone: Sender<Utf8Bytes>,
-    /// Sends to the members on this lane, so that a message wakes each other lane once and not once
-    /// per member.
+    /// Sends to the members on this lane, so that a message wakes every other lane only once, not
+    /// once per member.
     here: Sender<Utf8Bytes>,
 }
 

@@ -44,7 +44,7 @@ impl World {
     }
 }
 
-/// What a client does with a connection after a script.
+/// A client's use of its connection after a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Open,

@@ -126,9 +126,9 @@ fn a_drain_in_the_middle_loses_no_request_that_was_sent() {
     }
 }
 
-/// Most lanes are empty when the drain starts, and exit while other lanes still hand connections to
-/// them. This only happens in a drain: the number of lanes is fixed, a panic fails only its
-/// request, and the server exits if a lane does.
+/// Most lanes are empty when the drain starts, and exit while other lanes are still handing
+/// connections to them. This only happens in a drain: the number of lanes is fixed, a panic fails
+/// only its request, and the server exits if a lane does.
 #[test]
 fn lanes_that_end_first_lose_nothing_of_the_others() {
     let _alone = alone();

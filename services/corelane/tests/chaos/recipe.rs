@@ -1,4 +1,4 @@
-//! Requests and the responses they must get.
+//! Requests and their expected responses.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ pub(crate) enum Give {
     Chunked,
 }
 
-/// When a service responds, and when it sends each part of a body.
+/// Decides when a service responds and when it sends each part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Nothing,
@@ -162,7 +162,8 @@ impl Recipe {
 
     pub(crate) fn last(self, rng: &mut Rng) -> Recipe {
         let kept = *one_of(rng, &[Kept::Close, Kept::OldClose]);
-        // So does a body that is not read to its end, if part of it is still missing.
+        // A body that is not read to its end also ends the connection if part of it has not
+        // arrived.
         let take = match self.carry {
             Carry::Nothing => Take::Read,
             _ => *one_of(rng, &[Take::Read, Take::Half, Take::Drop]),
@@ -241,7 +242,8 @@ impl Recipe {
     }
 }
 
-/// Misread as a request, any part of this body shows up as one that no client sent.
+/// If any part of this body is misread as a request, the service receives a request that no client
+/// sent.
 pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|line| {
         format!("GET /smuggled/{number}/{line} HTTP/1.1\r\nHost: chaos\r\n\r\n").into_bytes()
@@ -249,7 +251,7 @@ pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     lines.take(length).collect()
 }
 
-/// Different for each request at every position.
+/// At every position, the bytes differ between requests.
 pub(crate) fn reply_body(number: u64, length: usize) -> Bytes {
     static NOISE: OnceLock<Bytes> = OnceLock::new();
     const PLACES: usize = 65_521;

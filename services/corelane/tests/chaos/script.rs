@@ -26,7 +26,7 @@ pub(crate) enum Habit {
 pub(crate) struct Script {
     pub(crate) requests: Vec<Recipe>,
     pub(crate) ending: Ending,
-    /// Where the script is split; `None` means anywhere.
+    /// Position at which the script is split; `None` means anywhere.
     pub(crate) cut: Option<usize>,
 }
 

@@ -81,8 +81,8 @@ impl Inbox {
     }
 
     /// Reads the error response to invalid bytes, after which the connection closes. `whole`: a
-    /// body is expected, as the last request was no HEAD. Returns `None` if the connection closes
-    /// first.
+    /// body is expected, because the last request was not a HEAD. Returns `None` if the connection
+    /// closes first.
     pub(crate) async fn refusal(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),

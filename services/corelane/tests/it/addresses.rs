@@ -198,7 +198,7 @@ fn the_header_of_a_proxy_names_the_client(#[values(Plain, Hyper)] way: Way) {
         "192.0.2.1",
     );
     let header = "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\r\n";
-    // Byte by byte; the request follows in the same write as the last one.
+    // Sent byte by byte; the request follows in the same write as the last byte.
     for byte in &header.as_bytes()[..header.len() - 1] {
         client.send([*byte]);
     }
@@ -227,7 +227,7 @@ fn version_2_of_the_header_may_carry_more_fields() {
     client.send([&start[..], &[0x20, 0, 0, 0]].concat());
     let want = expected(own(&client), server.address, None, "Http1", "127.0.0.1");
     assert_eq!(client.get("/").text(), want);
-    // A connection without data is no error.
+    // A connection without data is not an error.
     drop(server.connect());
     server.wait_for_metric("corelane_connections_accepted_total{lane=\"0\"}", 3.0);
     drop(client);

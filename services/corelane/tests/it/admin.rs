@@ -34,7 +34,7 @@ fn ask(server: &Running, method: &str, target: &str, headers: &str) -> Answer {
     if method == "HEAD" { client.read_head_answer() } else { client.read_answer() }
 }
 
-/// Table rows below a heading of the docs, without header rows.
+/// Table rows below a heading in the docs, without header rows.
 fn documented(heading: &str) -> BTreeSet<String> {
     let section = DOCS.split("\n## ").find(|section| section.starts_with(heading));
     let lines = section.unwrap_or_else(|| panic!("no section {heading}")).lines();

@@ -121,7 +121,8 @@ fn connections_that_stay_are_spread_by_a_common_listener() {
         let mut clients: Vec<_> = (0..40).map(|_| unix(&path)).collect();
         answers_of_lane_0(&mut clients)
     };
-    // About half each, as either lane may wake first. A lane without CPU takes none.
+    // Each lane takes about half, because either lane may wake first. A lane without CPU time takes
+    // no connections.
     assert!((0..ROUNDS).any(|_| (10..=30).contains(&answers())), "one lane always takes most");
 }
 

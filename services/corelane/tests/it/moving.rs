@@ -68,7 +68,7 @@ fn lanes(moving: Moving) -> Builder {
         .moving(moving)
 }
 
-/// Without parking, as a connection of a delayed client could wake on the other lane.
+/// Without parking, because a delayed client's connection could wake on the other lane.
 fn in_use(moving: Moving) -> Builder {
     lanes(moving).park_after(None)
 }
@@ -110,8 +110,8 @@ impl Running {
     }
 }
 
-/// Attempts to get a quiet round. A lane without CPU is not free, and loses queued connections to
-/// others.
+/// Attempts to get a quiet round. A lane without CPU time is not free and loses queued connections
+/// to other lanes.
 const ROUNDS: usize = 20;
 
 /// Lane 0 is busier than lane 1: two parked connections, one request in its only slot and one long

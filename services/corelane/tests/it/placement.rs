@@ -27,7 +27,8 @@ fn of_all(server: &Running, name: &str, lanes: usize) -> usize {
     (0..lanes).map(|lane| of_lane(server, name, lane)).sum()
 }
 
-/// Opens connections and waits until all are placed, as the cost of running requests counts, too.
+/// Opens connections and waits until all are placed, because the cost of running requests also
+/// counts.
 fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     let clients = (0..connections).map(|_| server.connect()).collect();
     let placed = || of_all(server, "corelane_connections_placed_total", lanes);
@@ -35,8 +36,8 @@ fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     clients
 }
 
-/// Attempts to get a quiet round. A lane that lacks CPU loses queued connections to others, which
-/// makes the distribution uneven.
+/// Attempts to get a quiet round. A lane that lacks CPU time loses queued connections to other
+/// lanes, which makes the distribution uneven.
 const ROUNDS: usize = 20;
 
 /// Checks the distribution. False if connections were stolen, which makes the result unusable.
@@ -73,7 +74,7 @@ fn gets_the_next() -> bool {
     let mut of = spread.iter();
     clients.retain(|_| of.next() == Some(&1));
     server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 0);
-    // One by one, as queued connections count with their expected cost.
+    // One by one, because queued connections count with their expected cost.
     let mut later = Vec::new();
     let came_to = [(); 4].map(|()| {
         let mut client = [server.connect()];

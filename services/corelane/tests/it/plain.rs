@@ -281,7 +281,7 @@ fn a_connection_that_hyper_serves_is_not_parked() {
     }
     fast.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");
     fast.read_until(b"0\r\n\r\n");
-    // The later connection is parked, the earlier one is not.
+    // The later connection is parked, but the earlier one is not.
     server.wait_for_parked(1);
     server.wait_for_connections(2);
     drop(fast);

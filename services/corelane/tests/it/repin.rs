@@ -1,5 +1,5 @@
-//! Lanes adapt to cpuset and quota changes at run time. Skipped, with a message, without writable
-//! cgroups and two CPUs.
+//! Lanes adapt to cpuset and quota changes at run time. The tests are skipped with a message unless
+//! there are writable cgroups and two CPUs.
 
 use std::fs;
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Cpuset {
         let (own, base) = own_cgroup("cpuset")?;
         let directory = base.join(format!("corelane-repin-{}", std::process::id()));
         fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        // Cleanup is on drop from here.
+        // From here, dropping this value cleans up.
         let cpuset = Cpuset { directory, own, cpus: [first, second] };
         cpuset.fill(&base).map_err(|error| format!("{}: {error}", cpuset.directory.display()))?;
         Ok(cpuset)

@@ -1,4 +1,4 @@
-//! Stalled lanes, and how watchdog and admin port report them.
+//! Stalled lanes, and how the watchdog and the admin port report them.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{self, Receiver, SyncSender};

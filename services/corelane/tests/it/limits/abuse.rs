@@ -124,7 +124,7 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
 ) {
     let limits = Limits { unsent_bytes: 1 << 20, ..Limits::default() };
     let (server, made) = parts(way, limits);
-    // Keeps making progress while the others stall.
+    // Keeps making progress while the other responses stall.
     let mut steady = without_room(&server, 1);
     server.wait_for_metric(UNSENT, PART as f64);
     // Only their last parts exceed the limit, so no request is shed.
@@ -289,7 +289,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
             tokio::select! {
                 reply = &mut reply => break reply.expect("a reply"),
                 () = tokio::time::sleep(BRIEF / 50) => {
-                    // Fails after the reset; the response is here by then.
+                    // Fails after the reset, but the response has arrived by then.
                     let _ = body.send_data(Bytes::from_static(b"x"), false);
                 }
             }

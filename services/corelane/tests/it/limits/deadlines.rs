@@ -296,7 +296,7 @@ fn a_body_that_the_service_has_dropped_is_not_waited_for(#[values(Plain, Hyper)]
     let mut dropped = server.connect();
     dropped.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
     server.wait_for_in_flight(1);
-    // Its deadline would expire no later than the other one's.
+    // Its deadline would expire no later than the other upload's deadline.
     let mut waits = begin_upload(&server, "/waits", 100);
     assert_eq!(waits.read_answer().status, 408);
     handlers.gate.add_permits(1);

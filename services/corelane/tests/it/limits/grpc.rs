@@ -170,7 +170,7 @@ fn a_problem_of_the_service_is_told_to_a_call_as_its_status() {
             assert_eq!(told(&headers), ["application/grpc", code, "50%25 of it: %C3%A9%0A"]);
             assert!(!headers.contains_key("content-length"), "{headers:?}");
         }
-        // Clients other than gRPC get the problem itself.
+        // Clients that do not use gRPC receive the problem itself.
         let request = Request::post("http://test/503").body(()).expect("a request");
         let (reply, _) = client.send_request(request, true).expect("sent");
         let reply = reply.await.expect("a reply");

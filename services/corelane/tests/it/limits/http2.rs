@@ -19,7 +19,7 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// Gives the HTTP/2 client a worker of its own, as the test blocks.
+/// Gives the HTTP/2 client its own worker, because the test blocks.
 pub(super) fn with_client<F, T>(server: &Running, test: impl FnOnce(SendRequest<Bytes>) -> F)
 where
     F: Future<Output = T>,
@@ -153,7 +153,7 @@ fn a_header_list_that_is_too_large_is_answered_431(#[values(Plain, Hyper)] way: 
         let text = body.data().await.expect("a body").expect("data");
         let slug = b"urn:corelane:problem:request-header-fields-too-large";
         assert!(text.windows(slug.len()).any(|part| part == slug), "{text:?}");
-        // h2 rejects extreme sizes itself, uncounted.
+        // h2 itself rejects extreme sizes, which are not counted.
         assert_eq!(status_of(&mut client, with(40_000)).await, 431);
         assert_eq!(status_of(&mut client, get("/hello")).await, 200);
     });

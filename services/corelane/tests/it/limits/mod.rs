@@ -1,4 +1,4 @@
-//! Client limits: the responses, and that nothing stays allocated.
+//! Client limits: checks the responses and that nothing stays allocated.
 
 pub(crate) mod abuse;
 mod deadlines;

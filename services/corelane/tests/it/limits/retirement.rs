@@ -162,7 +162,7 @@ struct Pool<'a> {
 
 async fn connect(server: &Running) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
     let socket = TcpStream::connect(server.address).await.expect("connect");
-    // Unread streams must not block others.
+    // Unread streams must not block other streams.
     let mut builder = h2::client::Builder::new();
     let handshake = builder.initial_connection_window_size(1 << 20).handshake(socket);
     let (client, connection) = handshake.await.expect("handshake");

@@ -13,7 +13,7 @@ pub(crate) enum Level {
     May,
 }
 
-/// What the client does or waits for.
+/// An action of the client, or an event that it waits for.
 pub(crate) enum Step {
     /// Latin-1: one byte per character.
     Send(String),
@@ -46,7 +46,7 @@ pub(crate) struct Case {
     pub(crate) what: &'static str,
     pub(crate) steps: Vec<Step>,
     pub(crate) after: After,
-    /// Why a SHOULD is not followed.
+    /// Reason why a SHOULD is not followed.
     pub(crate) departs: Option<&'static str>,
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<Result<Drained, Error>>>,
 }
 
-/// Which code serves plain HTTP/1.1 requests. Behaviour is the same, so most tests run with both.
+/// Code that serves plain HTTP/1.1 requests. Behaviour is the same, so most tests run with both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Plain,
@@ -128,7 +128,7 @@ pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
 }
 
 /// A loopback address unique to this process and `number`. Tests that expect a closed port need it,
-/// as ports of 127.0.0.1 are reused by other tests.
+/// because other tests reuse ports of 127.0.0.1.
 pub(crate) fn own_address(number: u8) -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     // Neither 127.0.0.1 nor a broadcast address.
@@ -220,7 +220,7 @@ impl Running {
         Client::connect(self.admin).get(target)
     }
 
-    /// Value of the series that begins with `series`, labels included. A single read is enough for
+    /// Value of the series whose name and labels begin with `series`. A single read is enough for
     /// values that change before the awaited event:
     ///
     /// * Requests count as finished, with all phases but `write`, before the last byte of the

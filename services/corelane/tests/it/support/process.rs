@@ -1,4 +1,4 @@
-//! Runs tests in a process of their own.
+//! Runs tests in a separate process.
 
 use std::process::{Command, Stdio};
 

@@ -15,7 +15,7 @@ use super::Running;
 
 /// Runs the test here and its tasks on a worker, so that clients progress while the test blocks.
 ///
-/// tokio's multi-threaded runtime would need the feature `rt-multi-thread`, which would rebuild
+/// tokio's multi-threaded runtime would need the `rt-multi-thread` feature, which would rebuild
 /// tokio, hyper and everything above.
 pub(crate) fn with_worker<F: Future>(test: F) -> F::Output {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
