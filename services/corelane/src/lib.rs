@@ -47,8 +47,8 @@
 //!   elsewhere every operation returns an error. The stream may be dropped anywhere: the lane
 //!   closes it at its next sweep, within half a second.
 //! - The request itself ends with the head of the response, for [`Timeouts::request`],
-//!   [`deadline`], metrics, observers and the load table. After that, the stream's time counts only
-//!   towards the lane's busy share.
+//!   [`deadline`], metrics, observers and the load table. After that, time spent on the stream
+//!   counts only towards the lane's busy share.
 //! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client closes only that
 //!   stream's window. No other timeout applies. The stream's input ends when the client
 //!   disconnects. The connection counts towards [`Limits::connections`], and it neither parks nor
@@ -61,7 +61,7 @@
 //!
 //! # Items
 //!
-//! Cargo features: `http2` and `tls` are on by default; `axum` adds layers for axum, and `testing`
+//! Cargo features: `http2` and `tls` are on by default, `axum` adds layers for axum, and `testing`
 //! adds a server for tests.
 //!
 //! | items | purpose |

@@ -123,7 +123,7 @@ impl TestServer {
         &self.handle
     }
 
-    /// Drains the server and waits for its end.
+    /// Drains the server and waits for it to end.
     ///
     /// # Errors
     ///

@@ -27,8 +27,8 @@ const ROOM: Duration = Duration::from_millis(2);
 /// Maximum connections lent to an idle lane at once.
 const MOST: u64 = 32;
 
-/// Lends the connections of lanes that a handler has blocked for longer than `after`, as long as
-/// the server serves. `None` lends the connections of all lanes at all times.
+/// Lends the connections of lanes that a handler has blocked for longer than `after`, for as long
+/// as the server is serving. `None` lends the connections of all lanes at all times.
 pub(crate) async fn run(
     lanes: &[Arc<LaneShared>],
     lending: &Arc<Lending>,

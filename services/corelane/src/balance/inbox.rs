@@ -66,7 +66,7 @@ pub(crate) struct Inboxes {
 pub(crate) struct Inbox {
     queue: Mutex<VecDeque<Handed>>,
     length: AtomicUsize,
-    /// Connections added since the start.
+    /// Number of connections added since startup.
     placed: AtomicUsize,
     asleep: AtomicBool,
     pub(crate) wake: Notify,
@@ -222,7 +222,7 @@ impl Inboxes {
         self.lanes.iter().zip(lanes).any(|(inbox, lane)| inbox.has_room(lane))
     }
 
-    /// Picks the lane for the next connection; ties go to the first lane from `next`. `None` if no
+    /// Picks the lane for the next connection. Ties go to the first lane from `next`. `None` if no
     /// listening lane has room.
     pub(crate) fn choose(&self, lanes: &[Arc<LaneShared>], next: usize) -> Option<usize> {
         let now = Instant::now();

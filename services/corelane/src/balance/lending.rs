@@ -79,7 +79,8 @@ impl Lending {
         Arc::new(Lending((0..lanes).map(|_| lane()).collect()))
     }
 
-    /// Lends up to `most` readable connections of `home` to lane `to`. Returns their number.
+    /// Lends up to `most` readable connections of `home` to lane `to`. Returns the number of lent
+    /// connections.
     pub(crate) fn lend(self: &Arc<Self>, home: usize, to: usize, most: usize) -> usize {
         if most == 0 {
             return 0;

@@ -1,5 +1,5 @@
-//! A lane's part in a plan: briefly measures the polls of its connections, then gives some of them
-//! away.
+//! A lane's part in a plan: the lane briefly measures its connections' polls and then gives some of
+//! the connections away.
 
 use std::cell::Cell;
 use std::time::Duration;

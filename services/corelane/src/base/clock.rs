@@ -1,4 +1,4 @@
-//! Request timing clock.
+//! The clock for request timing.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A builder setting is out of bounds; the text names the setting and its bounds.
+    /// A builder setting is out of bounds. The text names the setting and its bounds.
     #[error("{0}")]
     Setting(String),
     /// Lanes cannot be placed on the CPUs of the affinity mask, for the given reason.

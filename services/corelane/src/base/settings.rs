@@ -6,7 +6,8 @@ use std::time::Duration;
 /// that pauses between two requests of a page.
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
-/// Minimum of that setting. With a shorter time, the sweep would park connections in use.
+/// Minimum of [`Builder::park_after`](crate::Builder::park_after). With a shorter time, the sweep
+/// would park connections in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
 /// Implements an enum's text forms: `WORDS`, `Display`, and `FromStr`, whose error lists every
@@ -115,8 +116,8 @@ pub struct Limits {
     /// 1.
     pub connections_per_address: Option<usize>,
     /// Maximum requests per connection. The last response carries `Connection: close`. An HTTP/2
-    /// client gets GOAWAY with its last request, and the server still answers requests in transit.
-    /// `None`, the default, sets no limit. Minimum: 1.
+    /// client gets GOAWAY with its last request, and the server still responds to requests in
+    /// transit. `None`, the default, sets no limit. Minimum: 1.
     pub connection_requests: Option<u64>,
     /// Maximum concurrent requests per lane. Further requests wait in the lane's queue. A request
     /// keeps its slot until the head of its response is ready. Default: 1,024. Minimum: 1.
@@ -129,8 +130,8 @@ pub struct Limits {
     /// reads through tokio. Default: 8. Range: 1 to 512.
     pub blocking_threads: usize,
     /// Maximum [`blocking`](crate::blocking) calls per lane that wait for a thread. Further calls
-    /// fail with [`BlockingError`](crate::BlockingError). Default: 256. 0 disables waiting. No
-    /// upper bound.
+    /// fail with [`BlockingError`](crate::BlockingError). Default: 256. 0 disables waiting. The
+    /// value has no upper bound.
     pub blocking_queue: usize,
     /// Maximum number of header fields in a request. Requests with more fields get `431`. Over
     /// HTTP/2, the pieces of a cookie count as one field. Default: 100. Range: 1 to 1,000.
@@ -142,20 +143,20 @@ pub struct Limits {
     pub header_bytes: usize,
     /// Maximum bytes of the target's path and query. Longer targets get `414`, unless the entire
     /// header is too large ([`Limits::header_bytes`]). Default: 8 KiB. Range: 1 B to 64 KiB. RFC
-    /// 9110 section 4.1 recommends at least 8,000.
+    /// 9110 section 4.1 recommends supporting at least 8,000 bytes.
     pub uri_bytes: usize,
     /// Maximum bytes of a request body. A larger `Content-Length` gets `413` without a call to the
     /// service. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
     /// client gets `413` if the head of the response is not ready yet.
-    /// [`RouteLimits`](crate::RouteLimits) overrides the limit per route; if any route raises it,
-    /// the service is called first and applies its route's limit. Default: 10 MiB. 0 rejects every
+    /// [`RouteLimits`](crate::RouteLimits) overrides the limit per route. If any route raises it,
+    /// the service is called first and applies the route's limit. Default: 10 MiB. 0 rejects every
     /// body.
     pub body_bytes: u64,
     /// Maximum response bytes, across all lanes, that the service has written and clients have not
-    /// accepted yet. Above it, new requests get `503` with `Retry-After` without a call to the
-    /// service, and a client that has read nothing for 5 s is reset. Responses that make progress
-    /// continue. Shared parts above 256 KiB, such as a clone of a `Bytes` that the service keeps,
-    /// do not count. Default: 128 MiB. Minimum: 1 MiB.
+    /// accepted yet. Above this limit, new requests get `503` with `Retry-After` without a call to
+    /// the service, and a client that has read nothing for 5 s is reset. Responses that make
+    /// progress continue. Shared parts above 256 KiB, such as a clone of a `Bytes` that the service
+    /// keeps, are not counted. Default: 128 MiB. Minimum: 1 MiB.
     pub unsent_bytes: u64,
     /// Unsent response bytes of an HTTP/2 connection above which its response bodies are not
     /// polled. Bodies with at most 16 KiB left are polled up to twice the limit. Each poll takes
@@ -164,14 +165,15 @@ pub struct Limits {
     pub unsent_connection_bytes: usize,
     /// Minimum bytes per second at which a client must read a response, averaged over
     /// [`Timeouts::slow`]. Slower clients are reset and counted as `slow_reader`. The clock runs
-    /// only while bytes wait for the client, not while the service produces them. The waiting
-    /// streams of an HTTP/2 connection share the rate, and only a stream whose own window is closed
-    /// is reset. Upgraded connections are exempt. Default: 240. Minimum: 1. `None` sets no minimum.
+    /// only while bytes are waiting for the client, not while the service is producing them. The
+    /// waiting streams of an HTTP/2 connection share the rate, and only a stream whose own window
+    /// is closed is reset. Upgraded connections are exempt. Default: 240. Minimum: 1. `None` sets
+    /// no minimum.
     pub send_rate: Option<u64>,
     /// Minimum bytes per second at which a client must send a request body, averaged over
     /// [`Timeouts::slow`], until the head of the response is ready. Slower clients get `408`, as
     /// for [`Timeouts::body`], and are counted as `slow_body`. The clock runs only while the
-    /// service waits for the body. Default: 240. Minimum: 1. `None` sets no minimum.
+    /// service is waiting for the body. Default: 240. Minimum: 1. `None` sets no minimum.
     pub receive_rate: Option<u64>,
 }
 
@@ -200,8 +202,8 @@ impl Default for Limits {
 /// Client timeouts.
 ///
 /// One sweep per lane checks all deadlines, so they add no cost to the hot path. A connection may
-/// outlive its deadline by up to a second, but never ends early. While a handler blocks its lane,
-/// the lane cannot read from clients, so that time counts only towards [`Timeouts::request`].
+/// outlive its deadline by up to a second, but never ends early. While a handler is blocking its
+/// lane, the lane cannot read from clients, so this time counts only towards [`Timeouts::request`].
 ///
 /// If a client closes its connection, or its side of an HTTP/1.1 connection, the server cancels its
 /// requests: see [`Server`](crate::Server).
@@ -216,47 +218,47 @@ pub struct Timeouts {
     /// Maximum time from the first byte of a request to the end of its header, and from accept to
     /// the first byte, including a TLS handshake. When this time expires, an HTTP/1.1 client that
     /// has started a request gets `408`, and any other connection is closed. [`Timeouts::idle`]
-    /// bounds later headers of an HTTP/2 connection, and the rest of an HTTP/1.1 header that
-    /// started before the previous response was ready. This timeout applies again once such an
-    /// HTTP/1.1 connection is parked ([`Builder::park_after`](crate::Builder::park_after)).
+    /// limits the wait for later headers on an HTTP/2 connection, and for the rest of an HTTP/1.1
+    /// header that started before the previous response was ready. This timeout applies again once
+    /// such an HTTP/1.1 connection is parked ([`Builder::park_after`](crate::Builder::park_after)).
     /// Default: 10 s. Range: 100 ms to 1 h.
     pub header: Duration,
     /// Maximum wait for the next bytes of a request body while the service reads it, until the head
     /// of the response is ready. When this time expires, the body fails with
     /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the client gets `408`.
-    /// An HTTP/1.1 connection is then closed. [`Timeouts::request`] bounds the whole body up to the
-    /// same point. After that, a client may stay silent indefinitely, as in a bidirectional gRPC
-    /// call. Default: 30 s. Range: 100 ms to 1 h.
+    /// An HTTP/1.1 connection is then closed. [`Timeouts::request`] limits the time for the whole
+    /// body up to the same point. After that, a client may stay silent indefinitely, as in a
+    /// bidirectional gRPC call. Default: 30 s. Range: 100 ms to 1 h.
     pub body: Duration,
     /// Maximum time from a request's header to the head of its response, including its time in the
-    /// queue. When this time expires, the handler is dropped and the client gets `503`. It does not
-    /// limit a streamed body after the head or an upgraded connection.
+    /// queue. When this time expires, the handler is dropped and the client gets `503`. This
+    /// timeout does not limit a streamed body after the head or an upgraded connection.
     /// [`RouteLimits`](crate::RouteLimits) overrides it per route. Default: 60 s. Range: 100 ms to
     /// 24 h.
     pub request: Duration,
     /// Maximum time for which a client may read nothing while response bytes are pending. When this
     /// time expires, the connection is reset and the kernel drops its part of the response. If only
     /// an HTTP/2 stream's window stays closed, that stream is reset and other streams continue. Up
-    /// to 64 KiB of its completed response are kept until the connection is idle or reaches its
-    /// maximum age. Writing to an upgraded HTTP/1.1 connection fails with
+    /// to 64 KiB of that stream's completed response are kept until the connection is idle or
+    /// reaches its maximum age. Writing to an upgraded HTTP/1.1 connection fails with
     /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default: 30 s. Range: 100 ms to 1 h.
     pub write: Duration,
     /// Period over which [`Limits::send_rate`] and [`Limits::receive_rate`] are averaged. A client
     /// may also pause for this long after reading or sending a lot. Default: 30 s. Range: 100 ms to
     /// 1 h.
     pub slow: Duration,
-    /// Age at which the next response of a connection carries `Connection: close` (HTTP/2: GOAWAY).
-    /// A random part of up to a tenth is subtracted, so that clients do not reconnect together. An
+    /// Age at which a connection's next response carries `Connection: close` (HTTP/2: GOAWAY). A
+    /// random part of up to a tenth is subtracted, so that clients do not reconnect together. An
     /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be in
     /// transit. Default: 1 h. Minimum: 1 s. `None` sets no limit.
     pub connection_age: Option<Duration>,
-    /// Maximum time between two requests of a connection. Must exceed the idle timeout of a proxy
+    /// Maximum time between two requests on a connection. Must exceed the idle timeout of a proxy
     /// in front, which could otherwise reuse a connection that is being closed. Default: 75 s.
     /// Range: 100 ms to 24 h.
     pub idle: Duration,
     /// Maximum time for which a handler may block its lane without waiting. The server does not
-    /// interrupt a longer handler, but the watchdog logs and counts a stall of its route. Default:
-    /// 1 s. Range: 10 ms to 1 h.
+    /// interrupt a handler that takes longer, but the watchdog logs and counts a stall for its
+    /// route. Default: 1 s. Range: 10 ms to 1 h.
     pub stall: Duration,
 }
 
@@ -295,8 +297,8 @@ impl Timeouts {
 ///
 /// 1. *Settling*: readiness fails. For [`Drain::settle`], while load balancers react, the server
 ///    still accepts connections and adds `Connection: close` to every response (HTTP/2: GOAWAY).
-/// 2. The listeners reject new TCP handshakes; handshakes in progress have 100 ms to complete. New
-///    clients find the port closed when they retry.
+/// 2. The listeners reject new TCP handshakes, and handshakes in progress have 100 ms to complete.
+///    New clients find the port closed when they retry.
 /// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
 ///    requests in flight run to completion.
 /// 4. The server returns when nothing is left, or at the latest [`Drain::deadline`] after the drain
@@ -314,9 +316,9 @@ pub struct Drain {
     /// Time for which the server keeps accepting connections after readiness fails. Must exceed the
     /// time that every load balancer takes to react. Default: 5 s. Range: 0 to `deadline`.
     pub settle: Duration,
-    /// Maximum duration of the drain. Requests and upgraded connections still in flight at that
-    /// time are cut and counted in [`Drained::cut`](crate::Drained::cut). Default: 30 s. Minimum:
-    /// `settle`.
+    /// Maximum duration of the drain. Requests and upgraded connections that are still in flight
+    /// after that are cut and counted in [`Drained::cut`](crate::Drained::cut). Default: 30 s.
+    /// Minimum: `settle`.
     pub deadline: Duration,
     /// Interval at which the server logs what each lane is waiting for, once the listeners are
     /// closed. Default: 5 s. Minimum: 100 ms.

@@ -32,7 +32,7 @@ fn times(lane: &LaneShared, now: Instant) -> [Duration; 2] {
 }
 
 impl BusyShares {
-    /// Takes a sample; call this every [`SAMPLE_EVERY`].
+    /// Takes a sample. Call this every [`SAMPLE_EVERY`].
     pub(crate) fn sample(&mut self, lanes: &[Arc<LaneShared>], now: Instant) {
         if self.0.len() == SAMPLES {
             self.0.pop_front();

@@ -118,7 +118,7 @@ fn is_ip_literal(inside: &[u8]) -> bool {
     }
 }
 
-/// A `reg-name`; includes IPv4 addresses.
+/// A `reg-name`, which includes IPv4 addresses.
 fn is_name(name: &[u8]) -> bool {
     let mut rest = name;
     loop {
@@ -279,7 +279,7 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
     false
 }
 
-/// Whether the service may switch protocols; if not, removes hyper's offer. Connection must list
+/// Whether the service may switch protocols. If not, removes hyper's offer. Connection must list
 /// the upgrade (RFC 9110 section 7.8), because a proxy that does not know it drops only the fields
 /// listed there. A request with a body cannot be upgraded, because HTTP defines where the body
 /// ends.

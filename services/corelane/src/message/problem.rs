@@ -12,9 +12,9 @@ use crate::message::grpc::GrpcStatus;
 
 /// An error response as `application/problem+json` (RFC 9457).
 ///
-/// `type` is `urn:corelane:problem:` with a slug that is stable for each kind of problem; `title`
-/// is the reason phrase of the status. The client sees the detail, so it must not contain internal
-/// information.
+/// `type` is `urn:corelane:problem:` with a slug that is stable for each kind of problem, and
+/// `title` is the reason phrase of the status. The client sees the detail, so it must not contain
+/// internal information.
 ///
 /// ```
 /// use corelane::Problem;

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-/// Methods with their own label; all others count as `other`.
+/// Methods that have their own label. All other methods count as `other`.
 pub(crate) const METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "other"];
 

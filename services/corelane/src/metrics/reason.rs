@@ -7,10 +7,10 @@ pub(crate) enum Refusal {
     IdleTimeout,
     /// One or more consecutive accepts failed because the system was out of files or memory.
     AcceptError,
-    /// The input was not HTTP; the response was 400 (HTTP/2: GOAWAY).
+    /// The input was not HTTP, and the response was 400 (HTTP/2: GOAWAY).
     BadRequest,
     /// The header exceeded [`Limits::header_bytes`](crate::Limits::header_bytes) or
-    /// [`Limits::headers`](crate::Limits::headers); the response was 431.
+    /// [`Limits::headers`](crate::Limits::headers), and the response was 431.
     HeaderTooLarge,
     WriteTimeout,
     /// A client of the connection or one of its streams read at less than
@@ -22,11 +22,11 @@ pub(crate) enum Refusal {
     AddressLimit,
     /// An HTTP/2 client reset too many streams, or sent too many CONTINUATION frames.
     Flood,
-    /// The connection reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age).
-    /// Not a failure.
+    /// The connection reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age),
+    /// which is not a failure.
     Age,
-    /// The connection reached [`Limits::connection_requests`](crate::Limits::connection_requests).
-    /// Not a failure.
+    /// The connection reached [`Limits::connection_requests`](crate::Limits::connection_requests),
+    /// which is not a failure.
     Requests,
     /// The end of an HTTP/1.1 message was ambiguous.
     AmbiguousFraming,
@@ -35,7 +35,7 @@ pub(crate) enum Refusal {
     Handshake,
     /// [`Timeouts::header`](crate::Timeouts::header) expired before the TLS handshake was complete.
     HandshakeTimeout,
-    /// A plaintext request arrived on the TLS port; the response was 400.
+    /// A plaintext request arrived on the TLS port, and the response was 400.
     PlainHttp,
     ProxyHeader,
 }

@@ -9,7 +9,7 @@ use crate::metrics::count::{Count, Rows};
 use crate::metrics::exemplars::Exemplars;
 use crate::metrics::kind::{KindIndex, METHODS};
 
-/// Upper bounds of the duration buckets in seconds; `+Inf` follows.
+/// Upper bounds of the duration buckets in seconds, followed by `+Inf`.
 pub(crate) const BOUNDS: [f64; 16] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
@@ -60,7 +60,7 @@ fn bucket(nanos: u64) -> usize {
 
 pub(crate) type DurationExemplars = Exemplars<{ BOUNDS.len() + 1 }>;
 
-/// Status codes with their own label, ascending; all others count as `other`.
+/// Status codes that have their own label, in ascending order. All other codes count as `other`.
 ///
 /// 499 is nginx's code for a client that disconnected before the response.
 pub(crate) const CODES: [u16; 38] = [
@@ -185,7 +185,8 @@ impl LaneMetrics {
     /// [`LaneMetrics::arrived`]: the target, or this lane if the target rejects it.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
-        // A parked connection has had no request for a long time, and the next sweep counts again.
+        // A parked connection has not had a request for a long time, and the next sweep counts
+        // again.
         if reason != Moved::Wake {
             self.active.set(self.active.get().saturating_sub(1));
         }

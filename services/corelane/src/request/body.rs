@@ -134,7 +134,7 @@ impl Incoming {
         Incoming { content: Content::Remaining(Box::new(expected)) }
     }
 
-    /// Sets the watch that shows the lane how long the service waits for the body.
+    /// Sets the watch that shows the lane how long the service has been waiting for the body.
     pub(crate) fn set_watch(&mut self, watch: Option<Arc<BodyWatch>>) {
         if let Content::Remaining(body) = &mut self.content {
             body.watch = watch;

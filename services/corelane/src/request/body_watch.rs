@@ -31,7 +31,7 @@ pub(crate) struct BodyWatch {
 }
 
 impl BodyWatch {
-    /// Called when the reader starts to wait, and at each poll while it waits.
+    /// Called when the reader starts to wait, and at each poll while it is waiting.
     pub(crate) fn wait(&self, waker: &Waker) {
         self.reader.register(waker);
         let waits = self.waits.load(Ordering::Relaxed);

@@ -47,7 +47,7 @@ pub struct ConnectionInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// HTTP/1.1 or HTTP/1.0; each request has its own version.
+    /// HTTP/1.1 or HTTP/1.0. Each request has its own version.
     Http1,
     /// HTTP/2.
     Http2,

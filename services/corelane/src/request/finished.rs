@@ -112,7 +112,7 @@ pub struct Span<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
-    /// From the accept of the connection to the header; only for the first request of a connection.
+    /// From the accept of the connection to the header. Set only for a connection's first request.
     pub accept: Option<Duration>,
     /// From the header to the start of the handler, or to the end if no handler started.
     pub queue: Duration,

@@ -240,7 +240,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Whether any request waits.
+    /// Whether any request is waiting.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.borrow().is_empty()

@@ -31,7 +31,7 @@ struct Pipe {
 #[derive(Debug, Default)]
 struct PipeState {
     piece: Bytes,
-    /// Set while the reader waits for a piece.
+    /// Set while the reader is waiting for a piece.
     reader: Option<Waker>,
     failed: Option<io::ErrorKind>,
     /// Bytes still unread when the service dropped the body.

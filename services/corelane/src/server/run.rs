@@ -30,13 +30,13 @@ use crate::transport::tls::Watch;
 /// A server with bound listeners.
 ///
 /// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
-/// connection, or only its own side of it, a request in the queue or in its handler is dropped. It
-/// is recorded with status 499, as in nginx. This takes up to two seconds while no handler blocks
-/// the lane. No request is dropped before it has waited for 0.4 s, so a client that closes its side
-/// early still gets a response that is ready soon. A reset takes effect at once. Responses that are
-/// being sent are completed. HTTP/2 streams are dropped when the client resets them or their
-/// connection ends. Dropping a handler drops everything it owns, so a guard in it observes the
-/// cancellation. A close that follows more than 2 KiB of unread input is noticed only when the
+/// connection, or only its own side of it, a request in the queue or in its handler is dropped. The
+/// request is recorded with status 499, as in nginx. This takes up to two seconds while no handler
+/// blocks the lane. No request is dropped before it has waited for 0.4 s, so a client that closes
+/// its side early still gets a response that is ready soon. A reset takes effect at once. Responses
+/// that are being sent are completed. HTTP/2 streams are dropped when the client resets them or
+/// their connection ends. Dropping a handler drops everything it owns, so a guard in it observes
+/// the cancellation. A close that follows more than 2 KiB of unread input is noticed only when the
 /// request finishes.
 ///
 /// ```no_run
@@ -129,7 +129,7 @@ impl Server {
     /// Neither `factory` nor a handler may block, because that blocks the lane and all its clients.
     /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, and the
     /// client gets `500`. Calling `block_on` on another runtime waits forever if its future needs
-    /// this lane. Await instead, or use [`blocking`](crate::blocking).
+    /// this lane. Await operations instead, or use [`blocking`](crate::blocking).
     ///
     /// For a factory that awaits or fails, use [`Server::try_serve`].
     ///
@@ -147,10 +147,10 @@ impl Server {
 
     /// Like [`Server::serve`], for a factory that may await and fail.
     ///
-    /// The future returned by `factory` runs on the lane's own event loop with local tasks, so
-    /// everything that it connects or spawns belongs to the lane, and it need not be `Send`. Until
-    /// the futures of all lanes are ready, no lane serves requests, `/readyz` fails, and clients
-    /// wait in the accept queues. There is no timeout: wrap operations that may hang in
+    /// The future returned by `factory` runs on the lane's own event loop with local tasks.
+    /// Everything that it connects or spawns therefore belongs to the lane, and it need not be
+    /// `Send`. Until the futures of all lanes are ready, no lane serves requests, `/readyz` fails,
+    /// and clients wait in the accept queues. There is no timeout: wrap operations that may hang in
     /// `tokio::time::timeout`.
     ///
     /// A drain that starts in the meantime, for example on SIGTERM, drops pending futures, and the

@@ -1,4 +1,4 @@
-//! A server's threads, and their messages to the thread that waits for them.
+//! A server's threads, and their messages to the thread that is waiting for them.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -254,7 +254,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Removes the job if it still waits.
+    /// Removes the job if it is still waiting.
     pub(crate) fn withdraw(&self) {
         let job = self.queues.queues[self.lane].waiting().jobs.remove(&self.place);
         if let Some(job) = job {

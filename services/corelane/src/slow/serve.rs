@@ -171,7 +171,7 @@ async fn stream<B>(
         let next = poll_fn(|cx| poll_part(body.as_mut(), record, cx));
         let part = tokio::select! {
             biased;
-            // The client is gone.
+            // The client has disconnected.
             () = parts.closed() => return,
             part = pin!(next) => part,
         };

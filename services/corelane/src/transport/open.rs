@@ -262,7 +262,7 @@ fn poll_first(
     Poll::Ready(Ok(first.filled().len()))
 }
 
-/// The protocol that starts with `bytes`; `None` while both are possible.
+/// The protocol that starts with `bytes`, or `None` while both protocols are possible.
 #[cfg(feature = "http2")]
 fn protocol_of(bytes: &[u8]) -> Option<Detected> {
     if bytes.starts_with(PREFACE) {

@@ -80,7 +80,7 @@ impl Movable for Resting {
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
     lanes: Arc<LaneGroup>,
-    /// The lane on which it is open; `None` in transit.
+    /// The lane on which the connection is open, or `None` while it is in transit.
     lane: Option<u32>,
     /// Its assignment to the lane, if there is an acceptor.
     assignment: Option<Assignment>,

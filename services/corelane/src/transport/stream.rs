@@ -17,7 +17,7 @@ use crate::request::connection::{Closing, Connection, Order};
 use crate::transport::connections::Registration;
 use crate::transport::final_response::{final_response, refused_head};
 
-/// Maximum bytes read ahead while a request waits. A close behind more input is noticed later.
+/// Maximum bytes read ahead while a request is waiting. A close behind more input is noticed later.
 const READ_AHEAD: usize = 2048;
 
 /// Responses up to this size are copied into one buffer. A vectored write would cost more, because
@@ -228,8 +228,8 @@ impl Drop for Stream {
     }
 }
 
-/// Reads up to [`READ_AHEAD`] bytes while a request waits for its service, to notice a disconnect.
-/// Returns whether anything arrived.
+/// Reads up to [`READ_AHEAD`] bytes while a request is waiting for its service, in order to detect
+/// a disconnect. Returns whether anything arrived.
 pub(crate) fn read_ahead(
     socket: &mut Socket,
     connection: &Connection,

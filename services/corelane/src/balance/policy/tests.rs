@@ -194,8 +194,8 @@ fn saturated_lanes_even_out_their_rounds() {
 
 #[test]
 fn rounds_count_what_requests_cost_and_not_connections() {
-    // 4 connections with 10 ms requests and 60 with 200 us requests: a round takes 40 ms on one
-    // lane and 12 ms on the other.
+    // 4 connections send 10 ms requests and 60 connections send 200 us requests: a round takes 40
+    // ms on one lane and 12 ms on the other.
     let both = [clients(4, 0, 0.9, 10e-3), clients(60, 1, 0.8, COST)].concat();
     let mut world = World::new(2, both);
     world.run(10);

@@ -8,7 +8,7 @@ const SMOOTHED_OVER: Duration = Duration::from_secs(1);
 /// reported 0.001 would attract nearly all requests.
 const LEAST_UTILIZATION: f64 = 0.02;
 
-/// Minimum rate for a report; below it, the utilization is noise.
+/// Minimum rate for a report. Below this rate, the utilization is noise.
 const LEAST_RPS: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Reading {
     pub(super) busy: Duration,
     /// CPU time of the slow lane, without the time that the event loop waited.
     pub(super) slow: Duration,
-    /// Counts starts and ends of waits, so it is odd while the event loop waits.
+    /// Counts the starts and ends of waits, so the value is odd while the event loop is waiting.
     pub(super) waits: u64,
     pub(super) finished: u64,
     /// Number of requests answered with 5xx.
@@ -77,7 +77,7 @@ impl Sampler {
 }
 
 /// Moves `old` towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`, like the
-/// kernel's load average (kernel/sched/loadavg.c). Late samples weigh more.
+/// kernel's load average (kernel/sched/loadavg.c). Later samples weigh more.
 fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
     let kept = (-elapsed.div_duration_f64(SMOOTHED_OVER)).exp();
     old * kept + new * (1.0 - kept)

@@ -11,7 +11,7 @@ const MEAN_SHARE: i64 = 8;
 const DEVIATION_SHARE: i64 = 4;
 
 /// Exponentially weighted mean and mean deviation of durations in nanoseconds. One thread writes
-/// it; all threads may read it.
+/// it, and all threads may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Estimate {
     mean: Count,
@@ -47,7 +47,7 @@ impl Estimate {
 /// read them.
 #[derive(Debug, Default)]
 struct Sums {
-    /// A u64 of nanoseconds holds 584 years of request time.
+    /// A u64 can hold 584 years of request time in nanoseconds.
     nanos: Count,
     /// Nanoseconds squared, as the bits of an f64 that rounds each addition to 16 digits. A u64
     /// would overflow after 18 observations of one second.
@@ -94,7 +94,7 @@ struct KindCosts {
 pub(crate) struct LoadTable {
     kinds: Rows<KindCosts>,
     overall: Estimate,
-    /// Nanoseconds above which a poll is long; `None` without slow lanes.
+    /// Nanoseconds above which a poll is long, or `None` without slow lanes.
     bound: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Row {
 }
 
 impl LoadTable {
-    /// Polls above `bound` are long; `None` without slow lanes.
+    /// Polls longer than `bound` are long. `None` means that there are no slow lanes.
     pub(crate) fn new(routes: (usize, usize), bound: Option<Duration>) -> Self {
         LoadTable {
             kinds: Rows::new(routes, METHODS.len()),

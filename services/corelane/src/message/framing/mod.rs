@@ -8,8 +8,8 @@
 //! these differences, so the tracker reads the bytes before hyper does. At the first ambiguous byte
 //! it ends hyper's input with bytes that hyper rejects.
 //!
-//! hyper gets one message at a time, and each head only when it is complete. Neither the response
-//! to a head nor its size limit therefore depends on how the bytes arrive.
+//! hyper gets one message at a time, and it gets each head only when the head is complete. Neither
+//! the response to a head nor its size limit therefore depends on how the bytes arrive.
 //!
 //! Input that hyper itself rejects needs no detection: the connection then ends, and the tracker is
 //! [lost](State::Lost).

@@ -166,7 +166,7 @@ fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
     rest[..end].strip_suffix(b"\r").ok_or(Odd::Other)
 }
 
-/// Whether a plain request line can start with these bytes; if not, there is no point in waiting
+/// Whether a plain request line can start with these bytes. If not, there is no point in waiting
 /// for more.
 fn may_begin(bytes: &[u8]) -> bool {
     let Some(space) = memchr(b' ', bytes) else {

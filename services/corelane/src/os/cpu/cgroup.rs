@@ -26,7 +26,7 @@ pub(crate) fn cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Digits only; `parse` would accept a sign.
+/// Only digits are accepted, whereas `parse` would also accept a sign.
 fn number(text: &str) -> Option<usize> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -149,7 +149,7 @@ pub(crate) fn mounts(text: &str) -> Vec<Mount> {
 fn unescape(field: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     let plain = |text: String, (from, to): (&str, &str)| text.replace(from, to);
-    // The backslash goes last, so that it does not start another escape.
+    // The backslash is replaced last, so that it does not start another escape.
     escapes.into_iter().fold(field.to_owned(), plain)
 }
 

@@ -245,8 +245,8 @@ mod tests {
         use Pin::Auto;
         let pod = || on("3,7", "0-7").cpuset("3,7");
         check([
-            // Static CPU manager: no quota since Kubernetes 1.33; earlier, a quota equal to the
-            // CPUs.
+            // The static CPU manager sets no quota since Kubernetes 1.33. Earlier versions set a
+            // quota equal to the CPUs.
             (pod().shares(2048), AUTO, Auto, "3 7", None),
             (pod().shares(2048).quota(2.0), AUTO, Auto, "3 7", None),
             (pod().shares(2048), n(2), Auto, "3 7", None),
@@ -280,10 +280,10 @@ mod tests {
             // A quota without a cpuset: every container would pick the same CPUs.
             (on("0-7", "0-7").quota(2.0).shares(2048), AUTO, Auto, "- -", Some("quota of 2")),
             (on("0-7", "0-7").quota(8.0), n(8), Auto, "- - - - - - - -", Some("all 8")),
-            // A quota below the cpuset.
+            // The quota is below the cpuset.
             (part().quota(1.5).shares(2048), n(2), Auto, "- -", Some("quota of 1.5")),
             (on("3", "0-7").quota(0.5).shares(1024), AUTO, Auto, "-", Some("quota of 0.5")),
-            // Fewer lanes than CPUs.
+            // There are fewer lanes than CPUs.
             (on("0-2", "0-7"), n(1), Auto, "-", Some("1 lane(s) for 3")),
             (on("1", "0-1"), n(3), Auto, "- - -", Some("3 lane(s) for 1")),
             (part().quota(1.0), AUTO, Auto, "-", Some("quota of 1")),

@@ -1,7 +1,7 @@
 //! Keeps lanes pinned while the server runs.
 //!
 //! The kubelet rewrites the cpusets of running containers. The kernel then moves threads off
-//! removed CPUs; before Linux 6.2 it also discarded their affinity. The admin thread is never
+//! removed CPUs. Before Linux 6.2, it also discarded their affinity. The admin thread is never
 //! pinned, so its mask shows the new cpuset. An in-place pod resize rewrites quota and weight in
 //! the cgroup's files.
 

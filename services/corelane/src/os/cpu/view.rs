@@ -61,8 +61,8 @@ impl CpuView {
         }
     }
 
-    /// Whether quota and weight still match this view. The affinity mask follows the cpuset, but
-    /// their changes are visible only in the files.
+    /// Whether the quota and weight still match this view. The affinity mask follows the cpuset,
+    /// but their changes are visible only in the files.
     pub(super) fn has_present_share(&self) -> bool {
         let files = Files { root: Path::new("/") };
         files.share(&files.cgroups()) == (self.quota, self.weight)

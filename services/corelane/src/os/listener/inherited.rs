@@ -45,7 +45,7 @@ fn index(name: &str, names: &[String]) -> Option<usize> {
     names.iter().position(|it| it == name).or_else(|| name.parse().ok())
 }
 
-/// Takes a stream socket of either family; `None` if it was taken before.
+/// Takes a stream socket of either family, or returns `None` if it has already been taken.
 fn socket(sockets: &mut ListenFd, index: usize) -> io::Result<Option<OwnedFd>> {
     let tcp = sockets.take_custom(index, AF_INET, SOCK_STREAM, "TCP socket");
     tcp.or_else(|_| sockets.take_custom(index, AF_UNIX, SOCK_STREAM, "TCP or Unix stream socket"))

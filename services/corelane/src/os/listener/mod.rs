@@ -53,7 +53,7 @@ pub(crate) fn open(listen: Listen, backlog: u32, sockets: usize) -> Result<Port,
         Endpoint::Inherited(name) => (vec![inherited::take(name).map_err(failed)?], None),
     };
     for socket in &sockets {
-        // Connections inherit the option from their listener. Unix sockets lack it.
+        // Connections inherit the option from their listener. Unix sockets do not have this option.
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
     }
     Ok(Port { listen, sockets, file })

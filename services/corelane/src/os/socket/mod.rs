@@ -117,7 +117,7 @@ impl Socket {
         }
     }
 
-    /// Undoes [`Socket::share`] if no other lane still holds the socket.
+    /// Undoes [`Socket::share`] unless another lane still holds the socket.
     pub(crate) fn unshare(self) -> Socket {
         match self {
             Socket::Shared(shared) => Arc::try_unwrap(shared)

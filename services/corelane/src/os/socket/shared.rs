@@ -65,8 +65,8 @@ impl SharedSocket {
         }
     }
 
-    /// Releases the socket to wait for a request: all input is read and all output is written. Only
-    /// for the lane's thread.
+    /// Releases the socket to wait for a request: all input is read and all output is written. Call
+    /// this only on the lane's thread.
     pub(crate) fn release(&self) {
         debug_assert!(self.is_in_use(), "its lane uses it");
         self.state.store(IDLE, Ordering::Release);

@@ -81,7 +81,7 @@ pub(crate) enum Due {
     SlowReader,
     /// The client reads nothing, and the process has too many unsent bytes.
     UnsentBytes,
-    /// A request waits, but its client has disconnected.
+    /// A request is waiting, but its client has disconnected.
     Deserted,
     Drain,
     Unheeded,

@@ -51,8 +51,8 @@ pub(crate) struct Connection {
     /// Number of sweeps since the connection was resumed, or a higher number if it was never
     /// parked.
     looks: Cell<u8>,
-    /// Requests begun and ended. The remaining requests are in flight: their responses are not
-    /// ready or not completely written.
+    /// Numbers of requests that have begun and that have ended. The remaining requests are in
+    /// flight: their responses are not ready or not completely written.
     begun: Cell<u64>,
     served: Cell<u64>,
     /// Requests that ended before the connection moved to this lane.

@@ -122,7 +122,7 @@ pub(super) struct Polling {
     pub(super) for_ms: f64,
 }
 
-/// Counters since the start.
+/// Counters since startup.
 #[derive(Debug, Serialize)]
 pub(super) struct Totals {
     pub(super) accepted: u64,

@@ -12,8 +12,8 @@ const BLOCK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Table<T> {
     blocks: Vec<Slab<T>>,
-    /// Allocated blocks with room. Filling the first of these blocks first lets other blocks become
-    /// empty, so that they can be freed.
+    /// Allocated blocks that have room. Filling the first of these blocks first lets other blocks
+    /// become empty, so that they can be freed.
     open: BTreeSet<usize>,
     len: usize,
 }

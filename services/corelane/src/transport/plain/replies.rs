@@ -201,7 +201,7 @@ impl<S: HttpService> Streaming<S> {
 /// How the client detects the end of a response body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyLength {
-    /// Content-Length, with the bytes still to send.
+    /// Content-Length, with the number of bytes left to send.
     Length(u64),
     Chunked,
 }
@@ -330,8 +330,8 @@ fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
 
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Appends data to a body with `left` bytes still to send. Drops data beyond the announced length,
-/// which would corrupt the next response.
+/// Appends data to a body that has `left` bytes left to send. Drops data beyond the announced
+/// length, which would corrupt the next response.
 fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathered> {
     data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= data.len() as u64;

@@ -30,7 +30,7 @@ const TOGETHER: usize = 32 * 1024;
 /// The bytes that the client sent after the current request's head.
 #[derive(Default)]
 pub(super) struct Input {
-    /// Read but not parsed.
+    /// Bytes that have been read but not parsed.
     pub(super) unread: Bytes,
     /// The request body until all of it has arrived.
     pub(super) upload: Option<Upload>,

@@ -21,12 +21,12 @@ use crate::base::error::Error;
 /// huge file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The contents of the files.
+/// The files' contents.
 #[derive(PartialEq, Eq)]
 pub(super) struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
-    /// The CAs of clients.
+    /// The client CAs.
     pub(super) ca: Option<Vec<u8>>,
 }
 

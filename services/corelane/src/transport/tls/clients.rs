@@ -30,8 +30,8 @@ pub(super) struct Verifier {
     allow: Vec<ClientIdentity>,
 }
 
-/// A CA of clients. Each CA has its own verifier, because rustls does not check whether a CA is
-/// still valid.
+/// A client CA. Each CA has its own verifier, because rustls does not check whether a CA is still
+/// valid.
 #[derive(Debug)]
 struct Authority {
     validity: Validity,

@@ -40,8 +40,8 @@ pub struct Tls {
     /// PEM file of the certificate chain: the server's own certificate first, then each issuer
     /// below the root. At most 1 MiB.
     pub certificate: PathBuf,
-    /// PEM file of the certificate's private key: PKCS #8, PKCS #1 or SEC 1, not encrypted; RSA,
-    /// ECDSA on P-256 or P-384, or Ed25519. At most 1 MiB.
+    /// PEM file of the certificate's private key: an unencrypted PKCS #8, PKCS #1 or SEC 1 key for
+    /// RSA, ECDSA on P-256 or P-384, or Ed25519. At most 1 MiB.
     pub key: PathBuf,
     /// How often the files are read again. Default: 10 s. Range: 100 ms to 24 h.
     pub reload: Duration,
