@@ -4,9 +4,9 @@
 //! instance and counters. The thread is pinned to a CPU if the process has its CPUs to itself. A
 //! cheap request stays on its lane: its memory stays in that core's cache, and serving it takes no
 //! lock. Each pinned lane also has a second thread, which runs requests that would block the lane
-//! for long ([`Builder::slow_lanes`]). While a handler blocks a lane, other lanes serve the
-//! requests on its connections. For that, each connection claims its socket with one atomic
-//! operation.
+//! for long ([`Builder::slow_lanes`]). While a handler is blocking a lane, other lanes serve the
+//! requests on its connections. To make this possible, each connection claims its socket with one
+//! atomic operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -43,9 +43,9 @@
 //! takes over one stream. axum's `WebSocketUpgrade` supports both protocols on an `any` route.
 //! `examples/websocket.rs` is a chat room, and `examples/sse.rs` streams an endless response.
 //!
-//! - An upgraded HTTP/1.1 stream works only on its lane's thread, where `tokio::spawn` runs tasks;
-//!   elsewhere every operation returns an error. The stream may be dropped anywhere: the lane
-//!   closes it at its next sweep, within half a second.
+//! - An upgraded HTTP/1.1 stream works only on its lane's thread, where `tokio::spawn` runs tasks.
+//!   On any other thread, every operation returns an error. The stream may be dropped anywhere: the
+//!   lane closes it at its next sweep, within half a second.
 //! - The request itself ends with the head of the response, for [`Timeouts::request`],
 //!   [`deadline`], metrics, observers and the load table. After that, time spent on the stream
 //!   counts only towards the lane's busy share.
@@ -56,8 +56,8 @@
 //! - A drain waits for the stream until [`Drain::deadline`]. [`Lane::draining`] notifies the
 //!   handler, so that it can close the protocol cleanly before then.
 //!
-//! Upgrade is ignored, as RFC 9110 allows, if Connection does not list it or if the request has a
-//! body. If the handler then responds with status 101, the client gets a 500.
+//! As RFC 9110 allows, the server ignores Upgrade if Connection does not list it or the request has
+//! a body. If the handler then responds with status 101, the client gets a 500.
 //!
 //! # Items
 //!
@@ -66,30 +66,30 @@
 //!
 //! | items | purpose |
 //! |---|---|
-//! | [`Server`], [`Builder`], [`Error`] | configure and run a server; errors at the start |
+//! | [`Server`], [`Builder`], [`Error`] | configure and run a server, and report why it cannot start |
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`], [`HttpService`] | the lane that a service is created for, and the requirements for a service |
-//! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would hold their lane for long |
-//! | [`Listen`] | the addresses of a server: TCP, Unix sockets, inherited sockets, PROXY protocol |
+//! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would block their lane for long |
+//! | [`Listen`] | addresses that a server listens on: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
-//! | [`RouteLimits`] | limits of one route |
-//! | [`set_route`], `axum::LearnRoutes`, [`LearnCalls`] | the route of a request, for metrics and the load table |
+//! | [`RouteLimits`] | per-route limits |
+//! | [`set_route`], `axum::LearnRoutes`, [`LearnCalls`] | a request's route, for metrics and the load table |
 //! | [`Drain`], [`Draining`], [`Phase`], [`ServerHandle`], [`Drained`] | graceful shutdown |
 //! | [`Incoming`], [`BodyError`] | request bodies |
 //! | [`blocking`], [`BlockingError`] | run blocking code from a handler |
-//! | [`connection`], [`ConnectionInfo`], [`Protocol`], [`TlsInfo`] | the connection of the current request: addresses, TLS |
+//! | [`connection`], [`ConnectionInfo`], [`Protocol`], [`TlsInfo`] | the current request's connection: addresses, TLS |
 //! | [`client_addr`], [`TrustedProxy`], [`ForwardedHeader`] | the client's address behind trusted proxies |
-//! | [`deadline`] | the deadline of the current request |
+//! | [`deadline`] | the current request's deadline |
 //! | [`request_id`], [`RequestId`] | request ids |
 //! | [`Traces`], [`trace_context`], [`TraceContext`] | distributed tracing |
 //! | [`Finished`], [`Times`], [`Span`], [`Cut`] | the data that an observer receives for each finished request |
 //! | [`Dependency`] | health of the service's dependencies, such as a database |
-//! | [`Tls`], [`TlsClients`], [`ClientIdentity`] | certificates and how they are reloaded; which clients may connect |
-//! | [`LoadReports`] | load reports for a load balancer in front |
-//! | `testing::TestServer` | a server for the tests of a service (feature `testing`) |
+//! | [`Tls`], [`TlsClients`], [`ClientIdentity`] | certificates, how they are reloaded, and which clients may connect |
+//! | [`LoadReports`] | load reports for a load balancer in front of the server |
+//! | `testing::TestServer` | a server for testing a service (feature `testing`) |
 //! | [`Problem`] | error responses (RFC 9457) |
-//! | [`BRIEF`], [`HANDICAP`] | how lanes order requests that wait |
+//! | [`BRIEF`], [`HANDICAP`] | how lanes order waiting requests |
 
 // Disabling a protocol leaves code unused that only that protocol needs.
 #![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]

@@ -1,4 +1,4 @@
-//! A server for the tests of a service.
+//! A server for testing a service.
 
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
@@ -15,7 +15,7 @@ use crate::server::threads::Drained;
 /// Interval between two checks of a server that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A server on free ports of `127.0.0.1`, on its own threads. Dropping it drains it.
+/// A server on free ports of `127.0.0.1`, with its own threads. Dropping it drains the server.
 ///
 /// It uses the [`Builder`]'s settings, except that addresses are free ports, signals are left to
 /// the test runner, and [`Drain::settle`](crate::Drain::settle) is 0. Several test servers can run
@@ -50,8 +50,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 ///
 /// # Panics
 ///
-/// When dropped, if requests were cut or the server failed, unless the test is already panicking.
-/// [`TestServer::drain`] returns that outcome instead.
+/// Dropping it panics if requests were cut or the server failed, unless the test is already
+/// panicking. [`TestServer::drain`] returns that outcome instead.
 #[derive(Debug)]
 pub struct TestServer {
     address: SocketAddr,
@@ -108,12 +108,12 @@ impl TestServer {
         Ok(started)
     }
 
-    /// The address of the service.
+    /// The service's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of the admin port, with the probes and metrics.
+    /// The admin port's address, which serves the probes and metrics.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }

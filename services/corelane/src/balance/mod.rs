@@ -1,13 +1,13 @@
 //! Spreads connections across lanes so that no lane delays another lane's requests.
 //!
-//! | part | acts |
+//! | part | when it acts |
 //! |---|---|
 //! | [`acceptor`], [`inbox`], [`assignment`] | when a connection arrives: it goes to the least loaded lane, and an idle lane may steal it |
-//! | [`wake`] | when a parked connection wakes |
+//! | [`wake`] | when a parked connection wakes up |
 //! | [`mover`], [`policy`], [`transfers`] | while connections are in use |
-//! | [`held`], [`lending`] | while a handler holds a lane |
+//! | [`held`], [`lending`] | while a handler is blocking a lane |
 //! | [`load`] | when lanes are compared |
-//! | [`moves`], [`mailbox`] | when a connection goes from one lane to another |
+//! | [`moves`], [`mailbox`] | when a connection moves from one lane to another |
 //!
 //! `docs/lanes.md` explains when each part acts and which measurement justifies it.
 

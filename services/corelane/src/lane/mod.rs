@@ -1,11 +1,11 @@
 //! A lane: a thread with an event loop, and how connections reach it. No connection is lost when
 //! lanes start or end.
 //!
-//! | part | does |
+//! | part | task |
 //! |---|---|
-//! | [`run`], [`parts`] | runs the thread of a lane, and defines what a lane consists of |
-//! | [`accept`] | chooses the source of a lane's connections, and admits them |
-//! | [`sweep`] | ends overdue connections and requests, and parks idle connections |
+//! | [`run`], [`parts`] | runs a lane's thread and defines the parts of a lane |
+//! | [`accept`] | chooses the source of a lane's connections and admits them |
+//! | [`sweep`] | ends overdue connections and requests and parks idle connections |
 //! | [`watchdog`] | detects stalled lanes |
 
 pub(crate) mod accept;

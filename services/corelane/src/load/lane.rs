@@ -107,7 +107,7 @@ impl LaneShared {
     }
 
     /// [`LaneShared::loop_busy`] plus the CPU time of the slow lane, which runs on the same CPU.
-    /// Time yielded to the slow lane counts once.
+    /// Time yielded to the slow lane is counted once.
     pub(crate) fn busy(&self) -> Duration {
         (self.loop_busy() + self.cpu.slow_time()).saturating_sub(self.yielded())
     }
@@ -139,11 +139,11 @@ pub(crate) struct LaneGroup {
     has_slow_lanes: bool,
     /// Open connections across all lanes. The count changes only on accept and close.
     open: Open,
-    /// Open connections of each address, if they are limited.
+    /// Open connections per address, if they are limited.
     peers: Option<Arc<Peers>>,
 }
 
-/// On its own cache lines, because requests read its neighbour.
+/// The count has its own cache lines, because requests read its neighbour.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Open(AtomicUsize);
@@ -289,7 +289,7 @@ impl Lane {
         Lane { is_slow: true, ..self.clone() }
     }
 
-    /// Lane index, from 0.
+    /// Lane index, starting at 0.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -305,7 +305,7 @@ impl Lane {
         self.lanes() * if self.lanes.has_slow_lanes() { 2 } else { 1 }
     }
 
-    /// Whether this is the slow lane of the lane with this index; see
+    /// Whether this is the slow lane of the lane with this index. See
     /// [`Builder::slow_lanes`](crate::Builder::slow_lanes).
     pub fn is_slow(&self) -> bool {
         self.is_slow
@@ -323,10 +323,10 @@ impl Lane {
 
     /// Waits until a drain starts, or completes at once if a drain has already started.
     ///
-    /// Await it in handlers, streamed responses and WebSockets that otherwise last as long as their
-    /// clients like, so that they end cleanly before [`Drain::deadline`](crate::Drain::deadline)
-    /// cuts them. Waiting is free and takes no shared lock. One clone of the `Lane` in a service's
-    /// state is enough for all requests.
+    /// Await it in handlers, streamed responses and WebSockets that would otherwise last for as
+    /// long as their clients want, so that they end cleanly before
+    /// [`Drain::deadline`](crate::Drain::deadline) cuts them. Waiting is free and takes no shared
+    /// lock. One clone of the `Lane` in a service's state is enough for all requests.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -337,15 +337,11 @@ impl Lane {
     /// use corelane::Lane;
     /// use futures_util::{StreamExt, stream};
     ///
-    /// // An endless reply that ends with the drain.
-    /// fn service(lane: &Lane) -> Router {
-    ///     let lane = lane.clone();
-    ///     let zeros = async move || {
-    ///         let zeros = stream::repeat("0\n").map(Ok::<_, Infallible>);
-    ///         Body::from_stream(zeros.take_until(lane.draining()))
-    ///     };
-    ///     Router::new().route("/zeros", get(zeros))
-    /// }
+    /// // An endless response that ends when a drain starts. fn service(lane: &Lane) -> Router {
+    /// let lane = lane.clone(); let zeros = async move || { let zeros =
+    /// stream::repeat("0\n").map(Ok::<_, Infallible>);
+    /// Body::from_stream(zeros.take_until(lane.draining())) }; Router::new().route("/zeros",
+    /// get(zeros)) }
     ///
     /// # let server = corelane::Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
     /// # server.handle().stop();
@@ -357,7 +353,7 @@ impl Lane {
     }
 }
 
-/// A future that completes when a drain starts; see [`Lane::draining`].
+/// A future that completes when a drain starts. See [`Lane::draining`].
 ///
 /// It stays ready, so a loop may poll it by reference repeatedly.
 #[must_use = "futures do nothing unless polled"]

@@ -89,13 +89,14 @@ pub(crate) fn unpin_current_thread() {
 ///
 /// # Errors
 ///
-/// [`BlockingError`] when the pool is full, which `corelane_requests_refused_total` counts (reason
-/// `pool_full`). If a service returns this error, or an error caused by it, the client gets `503`
-/// with `Retry-After`.
+/// Returns [`BlockingError`] if the pool is full, which `corelane_requests_refused_total` counts
+/// (reason `pool_full`). If a service returns this error, or an error caused by it, the client gets
+/// `503` with `Retry-After`.
 ///
 /// # Panics
 ///
-/// When called outside a lane. The future panics if `work` does, and the client then gets `500`.
+/// Panics if it is called outside a lane. The future panics if `work` panics, and the client then
+/// gets `500`.
 ///
 /// ```
 /// use corelane::BlockingError;
@@ -170,7 +171,7 @@ impl Call {
     }
 }
 
-/// Lets a call use its pool, until the call has returned or will not run.
+/// Lets a call use its pool until the call has returned or is certain not to run.
 struct Permit(Arc<Call>);
 
 impl Permit {

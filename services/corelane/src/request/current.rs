@@ -137,8 +137,8 @@ fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
     HANDED_OVER.is_set().then(|| HANDED_OVER.with(|current| read(&**current)))
 }
 
-/// The connection of the current request: addresses of both ends, protocol, and TLS. `None`
-/// wherever [`deadline`] is `None`.
+/// The current request's connection: the addresses of both ends, the protocol, and TLS. Returns
+/// `None` wherever [`deadline`] returns `None`.
 ///
 /// The result is assembled on each call, with a system call for the local address. Services that
 /// never call this function pay nothing.
@@ -155,10 +155,10 @@ pub fn connection() -> Option<ConnectionInfo> {
 /// proxy, it is [`ConnectionInfo::peer`](crate::ConnectionInfo::peer). Otherwise it is the last
 /// address in the configured header
 /// ([`Builder::forwarded_header`](crate::Builder::forwarded_header)) that is not a trusted proxy,
-/// or the first address if all are trusted. The search stops at an entry that is not an IP address,
-/// with or without a port, and returns the address to its right.
+/// or the first address if all addresses are trusted. The search stops at an entry that is not an
+/// IP address, with or without a port, and returns the address to its right.
 ///
-/// IPv4 addresses are returned as such, even if a dual-stack socket shows them as IPv6. `None`
+/// IPv4 addresses are returned as IPv4, even if a dual-stack socket shows them as IPv6. `None`
 /// wherever [`deadline`] is `None`, and for a client on an untrusted Unix socket.
 ///
 /// ```
@@ -182,7 +182,7 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 /// arrived, or the time in [`RouteLimits`](crate::RouteLimits). When the deadline passes, the
 /// handler is dropped. `None` outside a handler, including in a task that the handler spawned.
 ///
-/// Pass on the remaining time in calls to other services. Check the deadline in long computations,
+/// Pass the remaining time on in calls to other services. Check the deadline in long computations,
 /// because code that does not wait cannot be interrupted.
 ///
 /// ```
@@ -200,7 +200,7 @@ pub fn deadline() -> Option<Instant> {
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of
 /// axum and [`Builder::routes`](crate::Builder::routes). Call it before the head of the response is
-/// ready, in the handler or in a router or layer around it. No effect elsewhere.
+/// ready, in the handler or in a router or layer around it. Elsewhere, it has no effect.
 ///
 /// Metrics, logs and the load table record the request under this template. The lane learns the
 /// template, so it knows the cost of later requests with a matching path before it calls their
@@ -234,9 +234,9 @@ const TURN: Duration = Duration::from_micros(100);
 /// Yields the lane to other requests if this poll of the handler has held it for more than 100 µs.
 /// Otherwise, it is ready at once and costs one clock read.
 ///
-/// Call it in loops that compute. The handler then never blocks its lane for long, so its requests
-/// stay on the lane however much they compute. It always yields outside a handler, for example in a
-/// task that the handler spawned.
+/// Call it in compute loops. The handler then never blocks its lane for long, so its requests stay
+/// on the lane however much they compute. It always yields outside a handler, for example in a task
+/// that the handler spawned.
 ///
 /// ```
 /// async fn sum(numbers: &[u64]) -> u64 {
@@ -254,7 +254,7 @@ pub async fn turn() {
     }
 }
 
-/// Changes limits of the current request, if any.
+/// Changes the current request's limits, if there is a current request.
 pub(super) fn set_limits(body_bytes: Option<u64>, allowed: Option<Duration>) {
     read(|current| current.set_limits(body_bytes, allowed));
 }
@@ -344,7 +344,7 @@ pub(crate) fn named_of(
     lending(request_record, named)
 }
 
-/// Makes another thread's request the current one until this guard is dropped.
+/// Makes another thread's request the current request until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct OnBehalf(());
 

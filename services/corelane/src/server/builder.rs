@@ -59,8 +59,8 @@ impl Builder {
         self.listen(Listen::tcp(address))
     }
 
-    /// Adds a listener: a TCP address, a Unix socket, or an inherited socket. At most 64. Without a
-    /// listener, the server listens on `127.0.0.1:8080`.
+    /// Adds a listener: a TCP address, a Unix socket, or an inherited socket. A server can have at
+    /// most 64 listeners. Without a listener, the server listens on `127.0.0.1:8080`.
     ///
     /// All listeners share lanes, limits, TLS and the drain. With [`Placement::Hashed`], each lane
     /// has its own socket per TCP address. Unix and inherited sockets are shared by all lanes, and
@@ -70,7 +70,7 @@ impl Builder {
         self
     }
 
-    /// Proxies in front that are trusted to name their client's address, which
+    /// Proxies in front of the server that are trusted to name their client's address, which
     /// [`client_addr`](crate::client_addr) returns. Default: none.
     ///
     /// List every proxy that a request may pass through, and nothing else: a client at a trusted
@@ -96,8 +96,8 @@ impl Builder {
     }
 
     /// Serves `/healthz`, `/readyz`, `/metrics`, `/lanes` and an index of all pages on this
-    /// address, from a thread that is never pinned. There is no authentication, so do not expose it
-    /// to clients. Default: no admin port.
+    /// address, from a thread that is never pinned. The admin port has no authentication, so do not
+    /// expose it to clients. Default: no admin port.
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.0.admin = Some(address);
         self
@@ -146,15 +146,15 @@ impl Builder {
         self
     }
 
-    /// Serves clients over TLS. The admin port stays plaintext. Default: no TLS. Requires the
-    /// feature `tls`.
+    /// Serves clients over TLS. The admin port stays plaintext. Default: no TLS. Requires the `tls`
+    /// feature.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.0.tls = Some(tls);
         self
     }
 
-    /// Route templates of the service, such as `/div/{n}` or `/static/{*path}`. At most 64. Paths
+    /// The service's route templates, such as `/div/{n}` or `/static/{*path}`, at most 64. Paths
     /// that match no template are recorded as `other`.
     ///
     /// The load table learns the cost of a request from its method and route. The cost determines
@@ -176,10 +176,10 @@ impl Builder {
         self
     }
 
-    /// Maximum templates that the server learns from [`set_route`](crate::set_route), in addition
-    /// to [`Builder::routes`]. Requests with further templates are recorded as `other`, and a
-    /// warning names the first of these templates. Each template needs about 4 KiB per lane. The
-    /// first template reserves memory for all of them. Default: 64. Range: 0 to 512.
+    /// Maximum number of templates that the server learns from [`set_route`](crate::set_route), in
+    /// addition to [`Builder::routes`]. Requests with further templates are recorded as `other`,
+    /// and a warning names the first of these templates. Each template needs about 4 KiB per lane.
+    /// The first template reserves memory for all of them. Default: 64. Range: 0 to 512.
     pub fn learnt_routes(mut self, most: usize) -> Self {
         self.0.learnt_routes = most;
         self
@@ -198,7 +198,8 @@ impl Builder {
     }
 
     /// Declares the cost of a route's requests by its template, so that lanes need not learn it.
-    /// Templates outside [`Builder::routes`] count as learnt. It has no effect without slow lanes.
+    /// Templates outside [`Builder::routes`] count as learnt. The declaration has no effect without
+    /// slow lanes.
     ///
     /// ```
     /// use corelane::{Cost, Server};
@@ -218,7 +219,7 @@ impl Builder {
         self
     }
 
-    /// Whether responses carry load reports for a load balancer in front. Default:
+    /// Whether responses carry load reports for a load balancer in front of the server. Default:
     /// [`LoadReports::Off`], which costs nothing.
     pub fn load_reports(mut self, form: LoadReports) -> Self {
         self.0.lane.requests.load_reports = form;
@@ -239,8 +240,8 @@ impl Builder {
     /// byte wakes it. Clients do not notice, and timeouts still apply. `None` disables parking.
     /// Default: 5 s. Minimum: 100 ms.
     ///
-    /// Like deadlines ([`Timeouts`]), this is checked by one sweep per lane, so parking may happen
-    /// up to a second late.
+    /// One sweep per lane checks this time, like deadlines ([`Timeouts`]), so parking may happen up
+    /// to a second late.
     pub fn park_after(mut self, idle: Option<Duration>) -> Self {
         self.0.lane.park_after = idle;
         self
@@ -300,12 +301,12 @@ impl Builder {
         self
     }
 
-    /// Adds a page to the admin port: `handler` serves exactly `path`, and the index `/` links to
-    /// it with the description `about`. [`Builder::validate`] rejects the server's own paths, such
-    /// as `/metrics`.
+    /// Adds a page to the admin port: `handler` serves exactly `path`, and the index page `/` links
+    /// to it with `about` as the description. [`Builder::validate`] rejects the server's own paths,
+    /// such as `/metrics`.
     ///
     /// The handler must not block, because it runs on the admin thread, which also serves probes.
-    /// It receives every method with the complete body. Larger bodies than 64 KiB get `413`.
+    /// It receives every method with the complete body. Bodies larger than 64 KiB get `413`.
     pub fn admin_route<F>(mut self, path: &'static str, about: &'static str, handler: F) -> Self
     where
         F: Fn(Request<Bytes>) -> Response<Full<Bytes>> + Send + Sync + 'static,
@@ -322,7 +323,7 @@ impl Builder {
         self
     }
 
-    /// Adds a registry's metrics to `/metrics`, after those of the server and of each
+    /// Adds a registry's metrics to `/metrics`, after the metrics of the server and of each
     /// [`Builder::collector`]. Each scrape locks and reads the registry on the admin thread, so the
     /// service may register more metrics while it runs. May be called several times.
     ///

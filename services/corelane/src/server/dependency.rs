@@ -10,13 +10,13 @@ use std::time::Instant;
 /// reported otherwise.
 ///
 /// Views with the same name form one dependency, which is down while any view is down. `/readyz`
-/// then shows the time since which it has been down and the reason, and `corelane_dependency_up` is
-/// 0. The server stays ready and still serves requests that do not need the dependency. Otherwise,
-///    a shared failure would make all replicas unready at once. Use [`Dependency::required`] if the
-///    service cannot work without it. Before the state is known, [`Dependency::pending`] keeps the
-///    server unready, because requests would only wait.
+/// then shows the reason and the start of the outage, and the `corelane_dependency_up` metric is 0.
+/// The server stays ready and still serves requests that do not need the dependency. Otherwise, a
+/// shared failure would make all replicas unready at once. Use [`Dependency::required`] if the
+/// service cannot work without it. Before the state is known, [`Dependency::pending`] keeps the
+/// server unready, because requests would only wait.
 ///
-/// A dropped view no longer counts.
+/// A view that has been dropped no longer counts.
 ///
 /// ```
 /// # fn main() -> Result<(), corelane::Error> {

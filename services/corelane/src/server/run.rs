@@ -31,13 +31,13 @@ use crate::transport::tls::Watch;
 ///
 /// When a client disconnects, its requests are cancelled. If an HTTP/1.1 client closes the
 /// connection, or only its own side of it, a request in the queue or in its handler is dropped. The
-/// request is recorded with status 499, as in nginx. This takes up to two seconds while no handler
-/// blocks the lane. No request is dropped before it has waited for 0.4 s, so a client that closes
-/// its side early still gets a response that is ready soon. A reset takes effect at once. Responses
-/// that are being sent are completed. HTTP/2 streams are dropped when the client resets them or
-/// their connection ends. Dropping a handler drops everything it owns, so a guard in it observes
-/// the cancellation. A close that follows more than 2 KiB of unread input is noticed only when the
-/// request finishes.
+/// request is recorded with status 499, as in nginx. Detecting the close takes up to two seconds,
+/// unless a handler is blocking the lane. No request is dropped before it has waited for 0.4 s, so
+/// a client that closes its side early still gets a response that is ready soon. A reset takes
+/// effect at once. Responses that are being sent are completed. HTTP/2 streams are dropped when the
+/// client resets them or their connection ends. Dropping a handler drops everything it owns, so a
+/// guard in it observes the cancellation. A close that follows more than 2 KiB of unread input is
+/// detected only when the request finishes.
 ///
 /// ```no_run
 /// use corelane::{Incoming, Lanes, Server};
@@ -84,8 +84,8 @@ impl Server {
         self.local_addrs()?.into_iter().next().ok_or_else(none)
     }
 
-    /// TCP addresses that the server listens on, including those of inherited sockets, in the order
-    /// of their settings.
+    /// TCP addresses that the server listens on, including the addresses of inherited sockets, in
+    /// the order of their settings.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Server {
         addresses.collect::<Result<_, _>>().map_err(Error::system("reading a listener's address"))
     }
 
-    /// The address of the admin port, if there is one.
+    /// The admin port's address, if the server has an admin port.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
@@ -154,7 +154,7 @@ impl Server {
     /// `tokio::time::timeout`.
     ///
     /// A drain that starts in the meantime, for example on SIGTERM, drops pending futures, and the
-    /// server returns without having served.
+    /// server returns without having served any requests.
     ///
     /// ```
     /// use std::io;
@@ -182,7 +182,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Factory`] with the index of the lane if `factory` failed or panicked. Other
+    /// Returns [`Error::Factory`] with the lane's index if `factory` failed or panicked. Other
     /// errors are the same as for [`Server::serve`].
     pub fn try_serve<F, T, S, E>(self, factory: F) -> Result<Drained, Error>
     where
@@ -194,7 +194,7 @@ impl Server {
         self.log_start();
         let shared = Arc::clone(&self.handle.shared);
         let outcome = self.run(factory);
-        // Closes the port, whatever the error.
+        // Closes the port whatever the error is.
         shared.advance(Phase::Stopped);
         outcome
     }

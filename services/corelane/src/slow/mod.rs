@@ -1,15 +1,15 @@
 //! Slow lanes: each lane has a second, low-priority thread on the same CPU for requests that would
-//! block the lane for long. The load table learns which requests those are (`load::table`).
+//! block the lane for long. The load table (`load::table`) learns which requests these are.
 //!
-//! | part | does |
+//! | part | task |
 //! |---|---|
 //! | [`settings`] | defines the settings |
-//! | [`handover`] | hands over the requests of a lane, and waits for the results |
-//! | [`queue`], [`job`] | hold the waiting jobs of each slow lane, and let an idle slow lane take jobs from others |
-//! | [`thread`], [`priority`] | run the thread of a slow lane |
-//! | [`serve`], [`current`] | call the service on that thread, with the request as the current one |
-//! | [`body`] | carries the body of a response to the lane |
-//! | [`counters`], [`yielding`] | control the share of the CPU that a slow lane receives |
+//! | [`handover`] | hands over a lane's requests and waits for the results |
+//! | [`queue`], [`job`] | hold each slow lane's waiting jobs and let an idle slow lane take jobs from other lanes |
+//! | [`thread`], [`priority`] | run a slow lane's thread |
+//! | [`serve`], [`current`] | call the service on that thread, with the request as the current request |
+//! | [`body`] | carries a response body to the lane |
+//! | [`counters`], [`yielding`] | control a slow lane's share of the CPU |
 
 pub(crate) mod body;
 pub(crate) mod counters;

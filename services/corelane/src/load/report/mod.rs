@@ -33,18 +33,18 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// | key | value |
 /// |---|---|
-/// | `application_utilization` | share of wall-clock time in which lanes and slow lanes ran tasks. It is the mean over the lanes, at least 0.02. A task that waits for its CPU counts, so CPU contention shows |
-/// | `rps_fractional` | requests finished per second, whatever their status; above 0 |
+/// | `application_utilization` | share of wall-clock time in which lanes and slow lanes ran tasks. The value is the mean over the lanes and at least 0.02. A task that is waiting for its CPU counts as busy, so CPU contention is visible |
+/// | `rps_fractional` | requests finished per second, whatever their status, always above 0 |
 /// | `eps` | responses with a 5xx status per second |
-/// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, the mean over the lanes |
+/// | `named_metrics.expected_wait` | expected remaining lane time of queued and running requests in seconds, as the mean over the lanes |
 /// | `named_metrics.in_flight` | requests in flight across all lanes |
 ///
 /// The first three values are smoothed over one second: the weight of an old value falls to `1/e`
 /// within a second. The named metrics are current values.
 ///
 /// A new report appears every 100 ms, and each connection carries it once, in its next response.
-/// Below 0.1 finished requests per second there is no report, because an idle server knows nothing
-/// about the cost of a request.
+/// Below 0.1 finished requests per second, the server sends no report, because an idle server knows
+/// nothing about the cost of a request.
 ///
 /// Envoy 1.40 ignores an entire report that contains an unknown key. Its
 /// `error_utilization_penalty` defaults to 0, which disables `eps`. While all replicas are below
