@@ -71,6 +71,21 @@ def retries(place: Place) -> Iterator[Labels]:
 
 
 @drill(
+    "CorelaneAuthorizationUnavailable",
+    how="the service of external authorization gets SIGSTOP, then SIGCONT",
+)
+def authorization_stopped(place: Place) -> Iterator[Labels]:
+    decider = place.server(pod="server-1")
+    asked = {"enabled": True, "host": HOST, "port": urlsplit(decider.url).port}
+    gateway = place.gateway(place.server(), values={"externalAuthorization": asked})
+    with place.load(gateway.url, clients=4, rate=60):
+        place.begins()
+        decider.signal(signal.SIGSTOP)
+        yield {"pod": "gateway"}
+        decider.signal(signal.SIGCONT)
+
+
+@drill(
     "CorelaneOutlierEjections",
     how="one of two replicas responds with 500 (fault injection) and is ejected for 1 s at a time, then the fault is removed",
 )
