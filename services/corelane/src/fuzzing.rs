@@ -49,8 +49,7 @@ pub fn requests(text: &str, most: usize) -> [Vec<usize>; 2] {
     })
 }
 
-/// The directories of a controller, from the contents of `/proc/self/cgroup` and
-/// `/proc/self/mountinfo`.
+/// A controller's directories, from the contents of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 pub fn directories(members: &str, mountinfo: &str, controller: &str) -> Option<Vec<PathBuf>> {
     let (members, mounts) = (cgroup::memberships(members), cgroup::mounts(mountinfo));
     cgroup::locate(&members, &mounts, controller).map(|location| location.directories)

@@ -14,7 +14,8 @@ const MILLION: f64 = 1e6;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) open: bool,
-    /// Expected time for the lane's requests, including those on connections in transit to it.
+    /// Expected time for the lane's requests, including requests on connections that are in transit
+    /// to it.
     pub(super) expected: Duration,
     pub(super) connections: usize,
     /// Share of recent time in which the lane was busy.
@@ -22,7 +23,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Load of a lane with `connections` open and `coming` more in transit to it.
+    /// Load of a lane that has `connections` open connections and `coming` more in transit to it.
     pub(super) fn of(lane: &LaneShared, now: Instant, connections: usize, coming: usize) -> Load {
         Load {
             open: lane.is_listening(),

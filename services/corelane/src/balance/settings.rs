@@ -11,12 +11,13 @@ use crate::base::settings::words;
 #[non_exhaustive]
 pub enum Placement {
     /// Every lane has its own listening socket on the same address (`SO_REUSEPORT`, socket(7)). The
-    /// kernel picks one by hashing the connection's addresses and ports.
+    /// kernel picks a socket by hashing the connection's addresses and ports.
     ///
-    /// Suits many or short connections with requests of similar cost: lanes share nothing, and
-    /// accepting a connection costs nothing extra. A small number of long-lived connections spreads
-    /// unevenly: with 8 connections on 4 lanes, some lane has none in 38% of cases. Connections
-    /// queued behind a handler that blocks its lane cannot move to another lane.
+    /// Suits a large number of connections or short connections, with requests of similar cost:
+    /// lanes share nothing, and accepting a connection costs nothing extra. A small number of
+    /// long-lived connections spreads unevenly: with 8 connections on 4 lanes, some lane has none
+    /// in 38% of cases. Connections that are queued behind a handler that is blocking its lane
+    /// cannot move to another lane.
     #[default]
     Hashed,
     /// A dedicated thread accepts connections and gives each to the lane with the least expected
@@ -43,7 +44,7 @@ words!(Placement: "hashed" => Hashed, "least-loaded" => LeastLoaded);
 pub enum Moving {
     /// A parked connection ([`Builder::park_after`](crate::Builder::park_after)) that wakes up
     /// moves to the lane with the least expected work, unless the difference is below a
-    /// millisecond. Active connections stay. Without parking, no connection moves.
+    /// millisecond. Active connections stay on their lanes. Without parking, no connection moves.
     #[default]
     ParkedOnly,
     /// Active connections also move, between requests, while one lane is clearly busier than

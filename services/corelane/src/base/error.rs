@@ -15,7 +15,7 @@ pub enum Error {
     /// A builder setting is out of bounds. The text names the setting and its bounds.
     #[error("{0}")]
     Setting(String),
-    /// Lanes cannot be placed on the CPUs of the affinity mask, for the given reason.
+    /// Lanes cannot be placed on the CPUs in the affinity mask for the given reason.
     #[error("lanes: {0}")]
     Lanes(String),
     /// The connection limit exceeds the number of files that the process may open.

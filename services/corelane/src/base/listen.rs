@@ -69,7 +69,7 @@ impl Listen {
     }
 
     /// Mode bits of a Unix socket, up to `0o777`, independent of the umask. A client needs write
-    /// permission to connect. Ignored for other sockets.
+    /// permission to connect. The mode is ignored for other sockets.
     #[must_use]
     pub fn mode(mut self, bits: u32) -> Self {
         if let Endpoint::Unix { mode, .. } = &mut self.endpoint {

@@ -215,8 +215,8 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Maximum time from the first byte of a request to the end of its header, and from accept to
-    /// the first byte, including a TLS handshake. When this time expires, an HTTP/1.1 client that
+    /// Maximum time from a request's first byte to the end of its header, and from the accept to
+    /// the first byte, including any TLS handshake. When this time expires, an HTTP/1.1 client that
     /// has started a request gets `408`, and any other connection is closed. [`Timeouts::idle`]
     /// limits the wait for later headers on an HTTP/2 connection, and for the rest of an HTTP/1.1
     /// header that started before the previous response was ready. This timeout applies again once
@@ -252,9 +252,9 @@ pub struct Timeouts {
     /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be in
     /// transit. Default: 1 h. Minimum: 1 s. `None` sets no limit.
     pub connection_age: Option<Duration>,
-    /// Maximum time between two requests on a connection. Must exceed the idle timeout of a proxy
-    /// in front, which could otherwise reuse a connection that is being closed. Default: 75 s.
-    /// Range: 100 ms to 24 h.
+    /// Maximum time between two requests on a connection. Must exceed the idle timeout of any proxy
+    /// in front of the server, which could otherwise reuse a connection that is being closed.
+    /// Default: 75 s. Range: 100 ms to 24 h.
     pub idle: Duration,
     /// Maximum time for which a handler may block its lane without waiting. The server does not
     /// interrupt a handler that takes longer, but the watchdog logs and counts a stall for its
@@ -301,7 +301,7 @@ impl Timeouts {
 ///    New clients find the port closed when they retry.
 /// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
 ///    requests in flight run to completion.
-/// 4. The server returns when nothing is left, or at the latest [`Drain::deadline`] after the drain
+/// 4. The server returns when no work is left, or at the latest [`Drain::deadline`] after the drain
 ///    started. It also waits for running [`blocking`](crate::blocking) calls. Handlers and calls
 ///    that never return cannot be stopped. The server leaves them running and returns up to a
 ///    second after the deadline.

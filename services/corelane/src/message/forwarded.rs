@@ -17,7 +17,7 @@ const UNIX: &str = "unix";
 /// A proxy or network of proxies that may name its client, set by
 /// [`Builder::trusted_proxies`](crate::Builder::trusted_proxies).
 ///
-/// In text form: a network such as `10.0.0.0/8`, an IP address, or `unix` for all clients of Unix
+/// In text form: a network such as `10.0.0.0/8`, an IP address, or `unix` for all clients on Unix
 /// sockets.
 ///
 /// ```
@@ -140,7 +140,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     address(unquoted.unwrap_or(node))
 }
 
-/// Parses an IPv4 or IPv6 address, with or without brackets and port.
+/// Parses an IPv4 or IPv6 address, with or without brackets and a port.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
@@ -193,7 +193,7 @@ mod tests {
             ("10.0.0.1", &["[2001:db8::5]"], "2001:db8::5"),
             ("10.0.0.1", &["[2001:db8::5]:4711"], "2001:db8::5"),
             ("10.0.0.1", &["2001:db8::5, 2001:db8:1::2"], "2001:db8::5"),
-            // A dual-stack socket writes IPv4 addresses like this.
+            // This is how a dual-stack socket shows IPv4 addresses.
             ("::ffff:10.0.0.1", &["::ffff:198.51.100.1, ::ffff:10.9.9.9"], "198.51.100.1"),
             ("::ffff:203.0.113.9", &["198.51.100.1"], "203.0.113.9"),
             // The search stops at an unreadable entry.

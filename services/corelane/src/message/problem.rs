@@ -36,7 +36,7 @@ pub struct Problem {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Slug for requests whose deadline passed.
+/// Slug for requests whose deadline has passed.
 pub(crate) const DEADLINE_EXCEEDED: &str = "deadline-exceeded";
 
 const MEDIA_TYPE: &str = "application/problem+json";

@@ -1,4 +1,4 @@
-//! Kinds of requests: pairs of route and method.
+//! Request kinds, which are pairs of a route and a method.
 
 use http::Method;
 

@@ -13,14 +13,14 @@ pub(crate) enum Refusal {
     /// [`Limits::headers`](crate::Limits::headers), and the response was 431.
     HeaderTooLarge,
     WriteTimeout,
-    /// A client of the connection or one of its streams read at less than
+    /// The client read the connection or one of its streams at less than
     /// [`Limits::send_rate`](crate::Limits::send_rate).
     SlowReader,
-    /// A client of the connection or one of its streams read nothing while the server was above
+    /// The client read nothing from the connection or one of its streams while the server was above
     /// [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
     AddressLimit,
-    /// An HTTP/2 client reset too many streams, or sent too many CONTINUATION frames.
+    /// An HTTP/2 client reset too many streams or sent too many CONTINUATION frames.
     Flood,
     /// The connection reached its [`Timeouts::connection_age`](crate::Timeouts::connection_age),
     /// which is not a failure.
@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     /// The connection reached [`Limits::connection_requests`](crate::Limits::connection_requests),
     /// which is not a failure.
     Requests,
-    /// The end of an HTTP/1.1 message was ambiguous.
+    /// It was ambiguous where an HTTP/1.1 message ended.
     AmbiguousFraming,
     /// A TLS handshake failed: the client disconnected, supports none of the server's versions or
     /// ciphers, rejected the server's certificate, or presented no acceptable certificate.
@@ -146,7 +146,7 @@ pub(crate) enum RequestRefusal {
     /// not have started before its deadline.
     QueueFull,
     /// The threads for [`blocking`](crate::blocking) calls were busy and their queue was full.
-    /// Counts each rejected call, whatever the handler's response.
+    /// Counts each rejected call, whatever the handler's response is.
     PoolFull,
     Timeout,
     /// The body exceeded [`Limits::body_bytes`](crate::Limits::body_bytes).
@@ -161,7 +161,7 @@ pub(crate) enum RequestRefusal {
     UnsentBytes,
     /// An HTTP/2 request had more fields than [`Limits::headers`](crate::Limits::headers).
     TooManyHeaders,
-    /// The header list of an HTTP/2 request exceeded
+    /// An HTTP/2 request's header list exceeded
     /// [`Limits::header_bytes`](crate::Limits::header_bytes).
     HeaderTooLarge,
 }

@@ -230,7 +230,7 @@ impl LaneMetrics {
         exemplars.put(bucket(nanos), trace, nanos);
     }
 
-    /// Exemplars of a route, if one of its requests was traced.
+    /// A route's exemplars, if one of its requests was traced.
     pub(crate) fn exemplars(&self, route: usize) -> Option<&DurationExemplars> {
         self.exemplars.get(route)?.get().map(Box::as_ref)
     }

@@ -69,7 +69,7 @@ struct Remaining {
     /// Bytes that the service has read, or `None` after an error, which ends the body.
     read: Option<u64>,
     watch: Option<Arc<BodyWatch>>,
-    /// Whether the lane may discard, after the response, what the service leaves unread.
+    /// Whether the lane may discard the unread rest of the body after the response.
     discards: bool,
 }
 

@@ -11,9 +11,9 @@ use tower::{Layer, Service};
 
 use crate::request::current::set_route;
 
-/// A layer that names the route of each gRPC call after its path, such as `/shop.Orders/Place`,
-/// like [`set_route`]. Put it around tonic's `Routes`, or around a router that also serves pages,
-/// because only gRPC responses are recorded.
+/// A layer that names the route of each gRPC call after its path, such as `/shop.Orders/Place`, as
+/// [`set_route`] would. Put it around tonic's `Routes` or around a router that also serves pages.
+/// Only gRPC responses are recorded.
 ///
 /// Calls to unknown methods are recorded as `other`, so clients cannot add names.
 ///
@@ -88,7 +88,7 @@ where
 }
 
 /// Whether a gRPC service that knows the method sent this response. The response to an unknown
-/// method is a head with the status.
+/// method is a head that contains the status.
 fn is_implemented<B>(reply: &Response<B>) -> bool {
     let kind = reply.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
     let status = reply.headers().get("grpc-status").map(|status| status.as_bytes());

@@ -1,4 +1,4 @@
-//! The client of a connection.
+//! A connection's client.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -71,8 +71,8 @@ pub struct TlsInfo {
 }
 
 /// A TLS client's identity: a subject alternative name of its certificate, either a URI, compared
-/// byte by byte, or a DNS name without a wildcard. IP addresses are not identities, because pods
-/// exchange their addresses.
+/// byte by byte, or a DNS name without a wildcard. IP addresses are not identities, because a pod's
+/// address can pass to another pod.
 ///
 /// ```
 /// use corelane::ClientIdentity;
@@ -123,9 +123,9 @@ impl fmt::Display for ClientIdentity {
     }
 }
 
-/// Facts about the client that arrived on the connection: the PROXY protocol header and the result
-/// of TLS. These facts stay with a connection that parks or moves. Without them, a connection
-/// stores only one word.
+/// Information about the client that arrived on the connection: the PROXY protocol header and the
+/// result of the TLS handshake. This information stays with a connection that parks or moves.
+/// Without such information, a connection stores only one word.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Introduced(Option<Arc<Introduction>>);
 
@@ -141,7 +141,7 @@ pub(crate) struct Client {
     /// the address when the client resets the connection.
     peer: Option<SocketAddr>,
     introduced: RefCell<Introduced>,
-    /// The socket, until it is closed. The local address is read only when a service requests it.
+    /// The socket until it is closed. The local address is read only when a service requests it.
     socket: Cell<Option<RawFd>>,
 }
 

@@ -14,8 +14,7 @@ use crate::message::trace_context::TraceContext;
 
 /// A finished request, as received by [`Builder::observer`](crate::Builder::observer).
 ///
-/// Contains the route template, but neither the path nor the query nor any other field of the
-/// request.
+/// It contains the route template, but not the path, the query or any other field of the request.
 ///
 /// ```
 /// use corelane::{Finished, Server};
@@ -43,7 +42,7 @@ pub struct Finished<'a> {
     /// Whether the complete response was written to the socket. If false, the client disconnected
     /// or the response was cut.
     pub complete: bool,
-    /// Bytes of the response body that were ready to send.
+    /// Number of response body bytes that were ready to send.
     pub body_bytes: u64,
     /// The reason why the server abandoned the client, if it did.
     pub cut: Option<Cut>,
@@ -68,14 +67,14 @@ pub struct Finished<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cut {
-    /// The client read nothing of the response for [`Timeouts::write`](crate::Timeouts::write).
+    /// The client did not read any of the response for [`Timeouts::write`](crate::Timeouts::write).
     WriteTimeout,
     /// The client read the response at less than [`Limits::send_rate`](crate::Limits::send_rate).
     SlowReader,
-    /// The client read nothing of the response for 5 s while the server was above
+    /// The client did not read any of the response for 5 s while the server was above
     /// [`Limits::unsent_bytes`](crate::Limits::unsent_bytes).
     UnsentBytes,
-    /// The client sent nothing of the body for [`Timeouts::body`](crate::Timeouts::body).
+    /// The client did not send any of the body for [`Timeouts::body`](crate::Timeouts::body).
     BodyTimeout,
     /// The client sent the body at less than [`Limits::receive_rate`](crate::Limits::receive_rate).
     SlowBody,
@@ -98,7 +97,7 @@ impl Cut {
     }
 }
 
-/// The span of a request in its trace.
+/// A request's span in its trace.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'a> {
@@ -108,7 +107,7 @@ pub struct Span<'a> {
     pub authority: Option<&'a HeaderValue>,
 }
 
-/// Phases of a request. All durations except `accept` add up to the request's total time.
+/// A request's phases. All durations except `accept` add up to the request's total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
@@ -129,8 +128,8 @@ impl Finished<'_> {
         self.id.map(Id::id)
     }
 
-    /// The time when the header arrived, calculated as the current wall-clock time minus the time
-    /// that has passed.
+    /// The time when the header arrived, calculated as the current wall-clock time minus the
+    /// elapsed time.
     pub fn began(&self) -> SystemTime {
         let passed = Duration::from_nanos(Tick::now().since(self.begun));
         SystemTime::now().checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH)

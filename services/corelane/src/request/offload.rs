@@ -49,7 +49,7 @@ pub(crate) struct HandedOver {
     pub(crate) expected: u64,
 }
 
-/// A copy of what the lane knows about a request. The connection stays with the lane.
+/// A copy of the lane's information about a request. The connection stays with the lane.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) info: ConnectionInfo,

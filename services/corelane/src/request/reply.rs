@@ -285,7 +285,7 @@ impl<S: HttpService> Future for Reply<S> {
                 this.work.set(Progress::refused(lane, RequestRefusal::Timeout, expired()));
             }
         }
-        // The handler may convert its body's error to anything, so it is not polled again.
+        // The handler may convert its body's error into any response, so it is not polled again.
         if in_flight.body_timed_out() && !this.work.is_refused() {
             this.work.set(Progress::failed(body_timed_out()));
         }

@@ -21,10 +21,10 @@ use crate::request::refusal::{
 /// Limits for requests behind this layer, which replace the server's limits. `None` keeps the
 /// server's limit.
 ///
-/// With axum, use it as the layer of a route or of a nested `Router`. If two layers are nested, the
+/// With axum, add it as a layer to a route or to a nested `Router`. If two layers are nested, the
 /// inner layer applies. If the header already shows that a request must be rejected, the service
-/// behind the layer does not receive it. Without a server, such as in a test of the service, the
-/// limits apply to the header and to bodies of known length.
+/// behind the layer does not receive it. Without a server, for example when you test the service,
+/// the limits apply to the header and to bodies of known length.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct RouteLimits {
     /// larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the client
     /// gets `413` if the head of the response is not ready yet.
     ///
-    /// If any layer of the process raises the limit, every route is called with bodies of any size.
+    /// If any layer in the process raises the limit, every route is called with bodies of any size.
     /// A route without the layer then fails when it reads a body that is too large.
     pub body_bytes: Option<u64>,
     /// Maximum bytes of a request's header section. Requests with a larger header get `431`. Only

@@ -1,8 +1,8 @@
 //! Responses that a lane sends together at the end of an event-loop turn.
 //!
 //! Consecutive sends need less CPU time than sends between reads, probably because the kernel's
-//! send path stays in the CPU caches. With few ready connections a batch saves nothing, so their
-//! responses are sent at once.
+//! send path stays in the CPU caches. If only a few connections are ready, a batch saves nothing,
+//! so their responses are sent at once.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -27,7 +27,7 @@ pub(crate) const REPLY: usize = 4096;
 const DELAY: u64 = 100_000;
 
 pub(crate) trait Sender {
-    /// Sends a response. The connection's task sends what the socket does not accept.
+    /// Sends a response. The connection's task sends the bytes that the socket does not accept.
     fn send(&self, reply: &[u8]);
 }
 

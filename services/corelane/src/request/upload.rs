@@ -91,7 +91,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// `length` is the size of the body, of which `first` has arrived.
+    /// `length` is the size of the body, and `first` is the part that has arrived.
     pub(crate) fn new(length: u64, first: Bytes) -> (Upload, BodyReader) {
         let pipe = Arc::new(Pipe::default());
         let left = length - first.len() as u64;

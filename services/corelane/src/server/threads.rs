@@ -27,7 +27,7 @@ impl fmt::Display for Thread {
     }
 }
 
-/// Messages from the threads of a server to the caller of [`Server::serve`](crate::Server::serve).
+/// Messages from a server's threads to the caller of [`Server::serve`](crate::Server::serve).
 pub(crate) enum Event {
     /// A thread ended and cut this number of requests. `None` means that it panicked.
     Ended {
@@ -60,8 +60,8 @@ pub struct Drained {
     /// streams that were cut by the deadline or a second signal. [`blocking`](crate::blocking)
     /// calls are also counted if they outlived their requests and did not return within another
     /// second. A call whose request was in flight is counted with that request. 0 means a clean
-    /// shutdown, with one exception: if a handler blocked its lane to the end, input that the lane
-    /// never read is lost and cannot be counted.
+    /// shutdown, with one exception: if a handler blocked its lane until the end, input that the
+    /// lane never read is lost and cannot be counted.
     pub cut: u64,
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn wait_for_end(
         }
     }
     shared.advance(Phase::Stopped);
-    // A lane that does not stop is abandoned, with its unfinished work.
+    // A lane that does not stop is abandoned together with its unfinished work.
     cut += running.iter().map(|&lane| shared.lanes[lane].unfinished()).sum::<u64>();
     if let Some(error) = failure {
         return Err(error);

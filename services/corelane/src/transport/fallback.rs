@@ -1,5 +1,5 @@
-//! Uses hyper to serve what the plain path does not: HTTP/2, and HTTP/1.1 starting with the first
-//! request that is not plain.
+//! Uses hyper to serve connections that the plain path does not serve: HTTP/2, and HTTP/1.1
+//! starting with the first request that is not plain.
 
 #[cfg(feature = "http2")]
 use std::error::Error;

@@ -229,7 +229,7 @@ impl Drop for Stream {
 }
 
 /// Reads up to [`READ_AHEAD`] bytes while a request is waiting for its service, in order to detect
-/// a disconnect. Returns whether anything arrived.
+/// a disconnect. Returns whether any bytes arrived.
 pub(crate) fn read_ahead(
     socket: &mut Socket,
     connection: &Connection,

@@ -40,7 +40,8 @@ pub(super) const DIFFERENCE: f64 = 0.25;
 /// compares their rounds.
 const SATURATED: f64 = 0.9;
 
-/// Rounds are uneven if one is this many times as long as another and also longer by [`GRAIN`].
+/// Rounds are uneven if one round is at least this many times as long as another and also longer by
+/// [`GRAIN`].
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 

@@ -1,4 +1,4 @@
-//! Load reports: responses tell the load balancer in front how busy this server is.
+//! Load reports: responses that carry this server's load to the load balancer in front of it.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
 //! header value, which lanes add to responses ([`publish`]).

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 const SMOOTHED_OVER: Duration = Duration::from_secs(1);
 
-/// Minimum utilization to report. Weights are inversely proportional to it, so a replica that
-/// reported 0.001 would attract nearly all requests.
+/// Minimum utilization to report. Weights are inversely proportional to the utilization, so a
+/// replica that reported 0.001 would attract nearly all requests.
 const LEAST_UTILIZATION: f64 = 0.02;
 
 /// Minimum rate for a report. Below this rate, the utilization is noise.
@@ -124,8 +124,8 @@ mod tests {
         assert!((found - wanted).abs() < 1e-6, "{found} is not {wanted}");
     }
 
-    /// A lane that was busy for `share` percent of each of `ticks` ticks, with 10 requests per
-    /// tick.
+    /// A lane that was busy for `share` percent of each tick, for `ticks` ticks with 10 requests
+    /// each.
     fn after(ticks: u64, share: u64) -> Reading {
         Reading {
             busy: millis(ticks * share),

@@ -42,9 +42,8 @@ impl Estimate {
     }
 }
 
-/// Sums of a duration and of its square over all observations. The difference between two reads
-/// gives the exact mean and variance in between. One thread writes the sums, and all threads may
-/// read them.
+/// Sums of all observed durations and of their squares. The difference between two reads gives the
+/// exact mean and variance in between. One thread writes the sums, and all threads may read them.
 #[derive(Debug, Default)]
 struct Sums {
     /// A u64 can hold 584 years of request time in nanoseconds.
@@ -67,7 +66,7 @@ impl Sums {
     }
 }
 
-/// Sums of a duration in seconds and of its square in seconds squared.
+/// Sums of durations in seconds and of their squares in seconds squared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Moments {
     pub(crate) seconds: f64,

@@ -1,4 +1,4 @@
-//! Tests of what the load table learns.
+//! Tests that the load table learns the right costs.
 
 use super::*;
 

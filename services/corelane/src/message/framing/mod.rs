@@ -3,10 +3,10 @@
 //!
 //! hyper ignores Content-Length next to Transfer-Encoding, merges equal Content-Length fields,
 //! accepts a bare LF as line end, strips fragments from targets, and ignores whitespace after a
-//! chunk size. A parser in front may read each of these differently and take bytes of a body for a
-//! request, or vice versa (request smuggling, RFC 9112 section 11.2). The parsed request hides
-//! these differences, so the tracker reads the bytes before hyper does. At the first ambiguous byte
-//! it ends hyper's input with bytes that hyper rejects.
+//! chunk size. A parser in front of the server may read these cases differently and take body bytes
+//! for a request, or vice versa (request smuggling, RFC 9112 section 11.2). The parsed request
+//! hides these differences, so the tracker reads the bytes before hyper does. At the first
+//! ambiguous byte it ends hyper's input with bytes that hyper rejects.
 //!
 //! hyper gets one message at a time, and it gets each head only when the head is complete. Neither
 //! the response to a head nor its size limit therefore depends on how the bytes arrive.
@@ -69,7 +69,7 @@ enum State {
     StartLf,
     RequestLine,
     FieldStart,
-    /// Within a field name that is a prefix of one of the two framing fields.
+    /// Within a field name whose bytes are a prefix of a framing field's name.
     Name {
         expected: &'static [u8],
         matched: usize,

@@ -72,10 +72,10 @@ impl fmt::Display for Lanes {
 /// Pinning to CPUs that other processes use is worse than not pinning. Two processes pinned to the
 /// first CPU of a shared mask halve each other's speed while another CPU is idle.
 ///
-/// With fewer lanes than CPUs, lanes go to separate cores rather than SMT siblings, and to few NUMA
-/// nodes, where possible. When a running server's cpuset changes, for example because the kubelet
-/// rewrites it, lanes are pinned again within about a second. Lanes run unpinned while the new
-/// cpuset does not allow pinning.
+/// With fewer lanes than CPUs, lanes are placed on separate cores rather than SMT siblings, and on
+/// as few NUMA nodes as possible. When a running server's cpuset changes, for example because the
+/// kubelet rewrites it, lanes are pinned again within about a second. Lanes run unpinned while the
+/// new cpuset does not allow pinning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
     /// Pin only if the CPUs evidently belong to this process alone. This is the default. The server
@@ -88,8 +88,8 @@ pub enum Pin {
     /// - The cgroup's request is unknown or unset, and you set the number of lanes explicitly.
     #[default]
     Auto,
-    /// Always pin, because you know that the CPUs of the mask belong to this process alone. More
-    /// lanes than CPUs are an error.
+    /// Always pin. Choose this if you know that the CPUs of the mask belong to this process alone.
+    /// More lanes than CPUs are an error.
     On,
     /// Never pin.
     Off,

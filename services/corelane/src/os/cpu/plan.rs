@@ -34,7 +34,7 @@ pub(crate) fn plan(view: &CpuView, lanes: Lanes, pin: Pin) -> Result<CpuPlan, St
 }
 
 /// Reassigns CPUs to running lanes without changing their number. A lane whose CPU is chosen again
-/// keeps it, and with it the cache.
+/// keeps its CPU and therefore its cache.
 pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<usize>]) -> CpuPlan {
     let mut plan = assign(view, present.len(), lanes, pin);
     let mut free: BTreeSet<usize> = plan.lanes.iter().copied().flatten().collect();
@@ -224,7 +224,7 @@ mod tests {
             // The kernel limits the mask to the cpuset, but both are checked.
             (on("0-7", "0-7").cpuset("2-4"), AUTO, Off, "- - -", None),
             (on("0-1", "0-7").cpuset("1-4"), AUTO, Off, "-", None),
-            // A cpuset without any CPU of the mask belongs to another cgroup.
+            // A cpuset that contains no CPU of the mask belongs to another cgroup.
             (on("0-1", "0-7").cpuset("4-7"), AUTO, Off, "- -", None),
             (on("0-1", "0-7").cpuset(""), AUTO, Off, "- -", None),
             // A quota is rounded down to whole lanes, but to at least one lane.

@@ -114,7 +114,7 @@ impl OwnThread {
 
     /// CPU time of the thread, or 0 if there has been no thread.
     fn time(&self) -> Duration {
-        // The thread may end in between.
+        // The thread may end between the two calls.
         self.id().and_then(time_of).unwrap_or(Duration::from_nanos(self.ended_at.load(Relaxed)))
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct CpuView {
     pub(crate) quota: Option<f64>,
     /// The cgroup's share under contention, if readable.
     pub(crate) weight: Option<Weight>,
-    /// Position of each CPU of `affinity`. A missing CPU counts as a separate core on node 0.
+    /// Position of each CPU in `affinity`. A missing CPU counts as a separate core on node 0.
     pub(crate) topology: BTreeMap<usize, Position>,
 }
 
@@ -142,7 +142,8 @@ impl Files<'_> {
             true => &["cpuset.effective_cpus", "cpuset.cpus"],
             false => &["cpuset.cpus.effective"],
         };
-        // A v2 cgroup without the controller has the cpuset of the nearest ancestor with it.
+        // A v2 cgroup without the controller uses the cpuset of its nearest ancestor that has the
+        // controller.
         let files =
             location.directories.iter().flat_map(|at| names.iter().map(|name| at.join(name)));
         let cpus = files.filter_map(|file| self.list(file)).find(|cpus| !cpus.is_empty());

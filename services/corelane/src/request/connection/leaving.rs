@@ -32,13 +32,13 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// The end of a connection without an open request, whose client loses nothing.
+    /// The end of a connection that has no open request, so its client loses nothing.
     pub(crate) fn at_rest() -> Self {
         Closing { at_rest: true, ..Closing::default() }
     }
 
     /// Closes the server's side, and then reads until the client closes or the sweep ends the
-    /// connection. `is_refusal` means that the last response rejects what the client sent.
+    /// connection. `is_refusal` means that the last response rejects the client's input.
     pub(crate) fn poll(
         &mut self,
         socket: &mut Socket,

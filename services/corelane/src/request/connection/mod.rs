@@ -213,12 +213,12 @@ impl Connection {
         self.touched.set(true);
     }
 
-    /// Whether a client has sent part of a header and nothing is being sent to it.
+    /// Whether the client has sent part of a header and the server is sending nothing to it.
     pub(crate) fn in_header(&self) -> bool {
         self.reading.get() == Reading::Head && !self.is_unflushed()
     }
 
-    /// Whether nothing of the next HTTP/1.1 request has arrived.
+    /// Whether no part of the next HTTP/1.1 request has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         self.reading.get() == Reading::Idle && !self.is_multiplexed()
     }

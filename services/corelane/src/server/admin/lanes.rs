@@ -1,4 +1,4 @@
-//! Data of `/lanes`: the current state of every lane. `docs/admin.md` describes each field.
+//! The data behind `/lanes`: the current state of every lane. `docs/admin.md` describes each field.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};

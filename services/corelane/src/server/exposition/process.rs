@@ -1,4 +1,4 @@
-//! Metrics of the process from procfs(5), and of its cgroup: CPUs, throttling and the memory limit.
+//! Process metrics from procfs(5), and cgroup metrics: CPUs, throttling and the memory limit.
 
 use std::fmt;
 use std::sync::Arc;

@@ -154,7 +154,7 @@ fn rested(since: Tick, now: Tick) -> Duration {
 }
 
 impl Parked {
-    /// What is due at `now`, if anything.
+    /// The reason to end the connection at `now`, if any.
     fn due(&mut self, lane: &LaneState, now: Tick) -> Option<Due> {
         let history = &mut self.resting.history;
         if history.waited.is_none() {

@@ -361,7 +361,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         }
     }
 
-    /// Closing the socket then discards what the client has not read.
+    /// Closing the socket then discards any data that the client has not read.
     fn reset(&mut self, cut: Cut) {
         self.connection.set_reset(cut);
         // Fails only if the socket is closed.

@@ -59,8 +59,8 @@ enum Gathered {
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// Appends a response to `out`, as much of it as its body has ready. `ends` means that the
-    /// connection ends with this response.
+    /// Appends a response to `out`, including the part of its body that is ready. `ends` means that
+    /// the connection ends with this response.
     pub(super) fn encode(
         &self,
         mut reply_slot: ReplySlot<S>,

@@ -40,7 +40,7 @@ pub(super) struct Input {
 enum Fed {
     /// The reader has a new piece, or the error that ends the body.
     Some,
-    /// The client has sent nothing, or the service does not want more yet.
+    /// The client has sent nothing, or the service is not ready for more yet.
     None,
 }
 
