@@ -1,7 +1,7 @@
 """Shared fixtures, and the tier of each test.
 
-Tests run in `make test` by default; `fast` ones also in `make check`, `nightly` ones only in `make
-test-all`.
+Tests run in `make test` by default. Tests marked `fast` also run in `make check`, and tests marked
+`nightly` run only in `make test-all`.
 """
 
 import signal

@@ -241,7 +241,7 @@ def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
             for name, uid in installed.items()
             if name[0] in ("Deployment", "DaemonSet", "Service")
         }
-        # Both directions, so that every case follows a smaller and a larger one.
+        # Both directions, so that every case follows a smaller case and a larger case.
         for case in itertools.chain(cases[1:], reversed(cases[:-1])):
             # Otherwise Helm reuses the previous case's values.
             run(api, "upgrade", RELEASE, *case.arguments(), *here, "--reset-values")

@@ -120,7 +120,8 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
         ends = [each.process.wait(PATIENCE) for each in started]
     summaries = [find_summary(each.log.read_text()) for each in started]
     assert all(summaries), [each.log.read_text()[-500:] for each in started]
-    # A third each; counts late ones too, and a few at the very end.
+    # Each runner starts a third of the requests, which includes late requests and a few at the very
+    # end.
     due = [
         k6.value(summary["metrics"], "http_reqs", "count")
         + k6.value(summary["metrics"], "dropped_iterations", "count")

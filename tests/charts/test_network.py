@@ -23,7 +23,7 @@ def selects(selector: dict, pod: dict[str, str]) -> bool:
 
 
 def passes(rules: list[dict], side: str, pod: dict[str, str], port: int) -> bool:
-    """Applies rules to a pod of the same namespace. A missing section allows everything."""
+    """Applies rules to a pod in the same namespace. A missing section allows everything."""
     return any(
         ("ports" not in rule or port in {entry["port"] for entry in rule["ports"]})
         and (

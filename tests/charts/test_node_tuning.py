@@ -248,7 +248,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
         eventually(lambda: api.kubectl("get", job, *here).returncode == 0, job)
         for left in ("daemonset", "clusterrole", "clusterrolebinding", "serviceaccount"):
             assert api.kubectl("get", left, name, *here).returncode == 0, left
-        # What the Job controller would write on success.
+        # The status that the Job controller would write on success.
         time = "2026-01-01T00:00:00Z"
         conditions = [
             {"type": kind, "status": "True", "lastTransitionTime": time, "lastProbeTime": time}

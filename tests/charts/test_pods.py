@@ -1,4 +1,4 @@
-"""What pods of services and gateways share: identity, placement and count."""
+"""Properties that service and gateway pods share: identity, placement and count."""
 
 from pathlib import Path
 

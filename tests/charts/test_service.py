@@ -292,7 +292,7 @@ def test_an_api_server_takes_what_is_written(
     api: Api, corelane: Callable, tmp_path: Path, target: str, most: dict[str, int]
 ) -> None:
     mix = "GET /hello=90%, GET /work=10%:7ms"
-    # Fewer simulated requests would increase the error to 5 %.
+    # Fewer simulated requests would increase the error to 5%.
     written = corelane("capacity", "--mix", mix, "--rps=7000", "--p99", target, "--hpa=busy")
     assert written.returncode == 0, written.stderr
     values = tmp_path / "values.yaml"

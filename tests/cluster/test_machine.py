@@ -133,7 +133,7 @@ def whole(housed: Machine) -> Iterator[Machine]:
 
 
 def test_servers_of_a_whole_cluster_have_lanes_on_their_own_cpus(whole: Machine) -> None:
-    """One server on each node that has exclusive CPUs, and one that shares the remaining CPU."""
+    """Each node has one server with exclusive CPUs and one server that shares the remaining CPU."""
     server = images.build("server")
     hack(whole, "cluster", "load", str(server.archive))
     own = "{limits: {cpu: 1, memory: 128Mi}}"

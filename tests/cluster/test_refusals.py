@@ -90,7 +90,7 @@ def test_a_network_in_use_names_its_holder(machine: Machine, before: str, holder
 
 @pytest.mark.parametrize("boot", ["this boot", "an earlier boot"])
 def test_what_an_ended_cluster_left_is_removed(machine: Machine, boot: str) -> None:
-    # After a reboot the recorded ids may belong to others; here, to the test.
+    # After a reboot, the recorded IDs may belong to other processes; here they belong to the test.
     namespaces = {} if boot == "this boot" else {"node1": _own_inodes()}
     machine.record(
         boot=records.boot() if boot == "this boot" else "another",

@@ -143,7 +143,7 @@ def test_numbers_and_titles_of_panels_are_unique(board: dict) -> None:
 @every_panel
 def test_a_panel_has_a_title_that_fits_a_description_and_a_unit(board: dict, panel: dict) -> None:
     assert "?" not in panel["title"], "the question is in the description"
-    # At 1920 pixels a column has 80, and a character needs about 9.
+    # At a width of 1920 pixels, a column is 80 pixels wide and a character needs about 9.
     assert len(panel["title"]) <= 9 * panel["gridPos"]["w"]
     assert re.match(r"\w.+\? \w.+", panel["description"], re.DOTALL)
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -181,7 +181,7 @@ def test_links_lead_to_a_dashboard_that_takes_the_choice(board: dict, panel: dic
 
 
 def test_panels_of_chosen_servers_ask_for_these_alone() -> None:
-    # Applies to all servers together.
+    # Applies to the total across all servers.
     whole = ["Error budget left (3 d)"]
     board = BOARDS["corelane-service"]
     asked = {p["title"]: [it["expr"] for it in p["targets"]] for p in panels(board)}

@@ -32,7 +32,7 @@ def spans(runbook: Path) -> list[str]:
 
 
 def queries(runbook: Path) -> list[str]:
-    """PromQL, either inline or as argument of `query`."""
+    """PromQL, either inline or as an argument of `query`."""
     found = [re.sub(r'^query "(.*)"$', r"\1", span) for span in spans(runbook)]
     return [query for query in found if SERIES.search(query)]
 

@@ -120,7 +120,7 @@ class Scaled:
         return f"{self.release.name}-monitoring-prometheus"
 
     def follow(self, policy: str) -> None:
-        """Switches to another metric and waits until it is available and only the minimum of
+        """Switches to another metric and waits until it is available and only the minimum number of
         replicas is left.
         """
         if policy != self.policy:
@@ -225,7 +225,8 @@ class Scaled:
                 file.write_text(text)
 
     def bystander(self, *, service: bool) -> tuple[float, float]:
-        """Starts a pod like a replica but without traffic; returns when it became ready.
+        """Starts a pod that is like a replica but gets no traffic; returns the time at which it
+        became ready.
 
         Its separate Service makes each kube-proxy write rules, as for a replica.
         """
@@ -328,7 +329,7 @@ def fifth(folder: Path) -> Path:
 
 
 def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas]:
-    """Runs a profile down to the minimum of replicas and prints its figures."""
+    """Runs a profile until only the minimum number of replicas is left, and prints its figures."""
     stages = [replace(stage, seconds=stage.seconds * scaled.pace) for stage in LOAD_PROFILES[name]]
     with scaled.lives() as lives, scaled.replicas() as replicas:
         with scaled.profile(stages) as profile, ExitStack() as slow:
@@ -359,7 +360,7 @@ def test_replicas_follow_the_load_and_no_request_fails(
     scaled.follow(policy)
     profile, replicas = drive(scaled, name, policy)
     assert not profile.failures, profile.failures[:10]
-    # metrics-server scrapes every 10 s and can miss the six seconds of the flash.
+    # metrics-server scrapes every 10 s and can miss the six-second flash.
     assert max(replicas.wanted) > LEAST or (policy, name) == ("cpu", "flash")
 
 

@@ -24,7 +24,8 @@ TIMES: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list)
 
 
 class Conditions:
-    """When the API server reported each condition of a replica, from a watch of the slices."""
+    """Times at which the API server reported each condition of a replica, from a watch of the
+    slices."""
 
     def __init__(self) -> None:
         self.ready: dict[str, float] = {}

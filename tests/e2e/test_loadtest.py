@@ -84,7 +84,7 @@ def start(platform_with_prometheus: Release, tmp_path: Path) -> Iterator[Callabl
 
 
 def k6_queries() -> list[str]:
-    """k6 queries of the dashboard Load test."""
+    """k6 queries of the *Load test* dashboard."""
 
     def expressions(panels: list[dict]) -> Iterator[str]:
         for panel in panels:
@@ -106,7 +106,7 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert status == 0, said
     record = started.record
     (part,) = record["parts"]
-    # Late requests count, too, plus a few at the very end.
+    # Late requests and a few at the very end also count.
     assert 480 <= part["requests"] + part["dropped"] <= 490
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas

@@ -178,7 +178,7 @@ def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: 
         wait(lambda: records <= recorded(), f"data of every record: {sorted(records)}")
         for expression in expressions(slow):
             wait(lambda expression=expression: prometheus.query(expression), expression)
-        # One minute, so that one failed scrape hides nothing.
+        # A window of one minute, so that one failed scrape hides nothing.
         (failures,) = prometheus.query(
             "sum(max_over_time(prometheus_rule_evaluation_failures_total[1m]))"
         )

@@ -1,6 +1,7 @@
 """Nodes are audited, tuned, kept in tune and restored; pods have their exclusive CPUs proven.
 
-Only settings in the nodes' network namespaces change, which end with the cluster.
+Only settings in the nodes' network namespaces change, and these namespaces disappear with the
+cluster.
 """
 
 import contextlib

@@ -25,7 +25,7 @@ def unnoticed(release: Release, replies: int = 400) -> Iterator[Load]:
     with release.load() as load:
         load.wait_for(replies, patience=ROLL_OUT)
         yield load
-        # As many again after the last pod change.
+        # Waits for the same number of replies after the last pod change.
         load.wait_for(replies, patience=ROLL_OUT)
     assert not load.failures, load.failures[:10]
 
@@ -68,7 +68,7 @@ def test_a_new_image_and_configuration_and_the_way_back(
     before = cluster.pods("server")
     ending, log = cluster.pods("gateway")[0], tmp_path / "log"
     with unnoticed(release) as load, cluster.last_words(ending.name, log):
-        # Start following before the pod can end.
+        # Start following before the pod can terminate.
         eventually(lambda: log.stat().st_size, "the log of a gateway")
         for pod in before:
             load.wait_for(1, pod.name)

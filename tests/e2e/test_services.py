@@ -210,7 +210,7 @@ def autoscale(mixed: Release, replicas: int) -> None:
 
 @dataclass(frozen=True)
 class Rolled:
-    """What clients saw during a rollout or scale-down."""
+    """Results that clients saw during a rollout or scale-down."""
 
     load: Load
     exchanges: Exchanges

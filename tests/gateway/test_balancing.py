@@ -1,5 +1,5 @@
-"""The balancing policies in a real Envoy, each selected by the one value, and the load reports that weight
-replicas.
+"""The balancing policies in a real Envoy, each selected by a single value, and the load reports
+that weight replicas.
 """
 
 from collections import Counter
@@ -81,7 +81,8 @@ def test_the_default_passes_a_stuck_replica_by(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
     servers = replicas(start, 2)
-    # No health check detects this. With round robin, each client would soon wait for the stuck replica.
+    # No health check detects this. With round robin, every client would soon be waiting for the
+    # stuck replica.
     upstream = {"health": {"interval": "1h"}, "timeout": "10m"}
     with gateway_to(endpoints(servers), tmp_path, {"upstream": upstream}) as gateway:
         client = Client(gateway.url)
@@ -120,8 +121,8 @@ def test_a_key_stays_on_its_replica_until_that_is_lost(
     moved = {key for key in before if before[key] != after[key]}
     lost = {key for key, name in before.items() if name == "replica-1"}
     assert "replica-1" not in after.values()
-    # Envoy gives each survivor more points on the ring, so about a ninth of the other keys also move. A plain
-    # remainder of the hash would move half of them.
+    # Envoy gives each survivor more points on the ring, so about a ninth of the other keys also
+    # move. Taking the hash modulo the number of replicas would move half of them.
     assert len(moved - lost) < (len(before) - len(lost)) / 3
 
 

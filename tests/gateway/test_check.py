@@ -22,7 +22,8 @@ FAILING = {
         ("{server}/none",),
         ("{server}/none did not reply as expected", "expected 200 OK; last: 404 Not Found"),
     ),
-    # A label of 64 letters is not a valid name (RFC 1035 section 2.3.4), so no DNS server is queried for it.
+    # A 64-letter label is not a valid name (RFC 1035 section 2.3.4), so no DNS server is queried
+    # for it.
     "no such name": ((f"http://{'x' * 64}.test/",), ("cannot resolve the name",)),
     "no such header": (("{server}/hello", "--header=x-other"), ("without x-other",)),
     "another text": (
@@ -43,7 +44,7 @@ FAILING = {
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the subcommand to its end."""
+    """Runs the subcommand to completion."""
     return programs.run("corelane", "check", *arguments)
 
 
@@ -73,7 +74,8 @@ def urls(server: Server, gateway: str) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def failed(urls: dict[str, str]) -> dict[str, subprocess.CompletedProcess[str]]:
-    """Returns the results of the failing checks. All run at the same time, because each lasts until its deadline."""
+    """Returns the results of the failing checks. All checks run at the same time, because each
+    check lasts until its deadline."""
     with ThreadPoolExecutor(len(FAILING)) as pool:
         running = {
             name: pool.submit(run, *(each.format(**urls) for each in arguments), DEADLINE)

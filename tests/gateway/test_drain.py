@@ -25,14 +25,14 @@ LONG = "--deadline=10m"
 
 @pytest.fixture
 def gateway(server: Server, tmp_path: Path) -> Iterator[Gateway]:
-    """Yields a gateway to the replica, which a test may end."""
+    """Yields a gateway in front of the replica; a test may stop the gateway."""
     with gateway_to([endpoint(server.url, server.admin)], tmp_path) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def other(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Yields another gateway to the replica, which no test drains or ends."""
+    """Yields another gateway in front of the replica; no test drains or stops it."""
     folder = tmp_path_factory.mktemp("other")
     with gateway_to([endpoint(server.url, server.admin)], folder) as running:
         yield running
@@ -48,7 +48,7 @@ def pre_stop(gateway: Gateway, values: Path, *settings: str) -> list[str]:
 
 
 def end(gateway: Gateway) -> int:
-    """Ends Envoy like the kubelet after the hook; returns its exit code."""
+    """Stops Envoy as the kubelet does after the hook; returns its exit code."""
     gateway.process.terminate()
     return gateway.process.wait(PATIENCE)
 
@@ -79,7 +79,7 @@ def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]
 def test_no_request_fails_while_a_gateway_ends(
     gateway: Gateway, other: Gateway, tmp_path: Path, connect: Callable[[str], Client | Http2Client]
 ) -> None:
-    """New connections of clients go to another gateway, like behind a Service."""
+    """New client connections go to another gateway, as they do behind a Service."""
     settings = ("shutdown.settle=1s", "shutdown.deadline=10m")
     arguments = pre_stop(gateway, tmp_path / "values.yaml", *settings)
     with (
@@ -88,7 +88,7 @@ def test_no_request_fails_while_a_gateway_ends(
     ):
         load.wait_for(50)
         drain.wait_for("drain: begun")
-        # The Service still names the gateway, which is the reason why it has to keep serving.
+        # The Service still lists the gateway, which therefore has to keep serving.
         load.wait_for(50)
         load.url = other.url
         eventually(lambda: connections(other) == load.clients, "every client at the other gateway")
@@ -110,8 +110,8 @@ def test_every_reply_asks_to_close_and_new_connections_are_served(
     assert "connection" not in over_http2.ask("/hello").headers
     with agents.drain(gateway, tmp_path, "--settle=10m", LONG) as drain:
         drain.wait_for("drain: begun")
-        # For 5 s, a GOAWAY keeps the client's requests in flight: the second may still arrive over its
-        # connection.
+        # Envoy still accepts requests for 5 s after a GOAWAY, so the second request may arrive over
+        # the same connection.
         replies = [kept.ask("/hello"), over_http2.ask("/hello"), over_http2.ask("/hello")]
         replies += [ask(gateway.url, "/hello") for _ in range(20)]
         assert [(reply.status, reply.headers["connection"]) for reply in replies] == [
@@ -164,7 +164,7 @@ def test_an_idle_connection_is_waited_for_but_loses_nothing(
 def test_a_drain_goes_on_to_its_deadline_when_envoy_falls_silent(
     gateway: Gateway, tmp_path: Path
 ) -> None:
-    # Enough time for the start of the drain, and for the end of Envoy after that.
+    # Enough time for the drain to start and for Envoy to exit afterwards.
     flags = ("--settle=0s", "--deadline=3s")
     with (
         Load(gateway.url),

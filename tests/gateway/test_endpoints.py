@@ -74,13 +74,13 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         assert zones == [None, {"zone": "zone-a"}, {"zone": "zone-b"}]
         slices.put("a", (ONE, ENDED, "zone-a"), (TWO, READY, "zone-b"))
         agent.wait_for({TWO: "HEALTHY"})
-        # The same endpoint again, like while the slices of a Service are created again.
+        # The same endpoint twice, as happens while the slices of a Service are recreated.
         slices.put("b", (TWO, READY), (THREE, READY))
         agent.wait_for({TWO: "HEALTHY", THREE: "HEALTHY"})
         slices.delete("b")
         slices.put("other", (ONE, READY), service="other")
         agent.wait_for({TWO: "HEALTHY"})
-        # No endpoint is ready: Envoy's own checks judge.
+        # No endpoint is ready, so Envoy's own checks decide.
         slices.put("a", (TWO, STARTING, "zone-b"), (ONE, ENDED))
         agent.wait_for({TWO: "HEALTHY"})
         unready = 'endpoints{state="unready"}'
@@ -92,8 +92,8 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         eventually(lambda: agent.metrics()["writes_total"] >= 6, "six files")
         eventually(lambda: agent.metrics()["last_sync_timestamp_seconds"] >= before, "the deletion")
         figures = agent.metrics()
-        # Each change was one file. The slice of another Service caused none, and the last change but one none
-        # either.
+        # Each change wrote one file. The slice of another Service caused no write, and neither did
+        # the last change but one.
         assert (figures["writes_total"], figures["lists_total"]) == (6, 1)
         assert (figures["watch_errors_total"], figures["connected"]) == (0, 1)
         assert figures["last_write_timestamp_seconds"] >= before
@@ -277,7 +277,7 @@ def test_each_service_has_its_own_file(slices: Slices, elsewhere: Slices, starte
         # A Service that does not exist yet.
         agent.wait_for({}, "edge")
         agent.wait_until_ready()
-        # Health checks use the port "admin", or the traffic port if there is no such port.
+        # Health checks use the "admin" port, or the traffic port if there is no such port.
         assert (ports(agent, "server"), ports(agent, "pages")) == ([(8080, 8081)], [(8080, 8080)])
         elsewhere.put("a", (THREE, READY), service="pages", names=("web",))
         agent.wait_for({THREE: "HEALTHY"}, "edge")
@@ -285,7 +285,7 @@ def test_each_service_has_its_own_file(slices: Slices, elsewhere: Slices, starte
         slices.put("a", (ONE, READY), service="pages", names=("web",))
         agent.wait_for({ONE: "HEALTHY", TWO: "HEALTHY"}, "pages")
         agent.wait_for({})
-        # A Service that is deleted and created again.
+        # A Service that is deleted and recreated.
         elsewhere.delete("a")
         agent.wait_for({}, "edge")
         elsewhere.put("b", (TWO, READY), service="pages", names=("web",))
@@ -431,7 +431,7 @@ def ports(agent: EndpointsAgent, cluster: str) -> list[tuple[int, int]]:
 
 
 def reads(gateway: Gateway) -> int:
-    """Returns how often Envoy has read the file of the cluster "server"."""
+    """Returns how often Envoy has read the file of the "server" cluster."""
     page = ask(gateway.admin, "/stats?filter=^cluster.server.update_attempt$").body.decode()
     return int(page.rpartition(": ")[2])
 

@@ -119,7 +119,8 @@ def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
     name = "cluster.server.outlier_detection.ejections_enforced_failure_percentage"
     with failing("answer") as bad:
         replicas = [endpoint(bad.url, bad.url), endpoint(server.url, server.admin)]
-        # For the rest of the test, and more failures than a slow machine sends in a second.
+        # The ejection lasts for the rest of the test, and the threshold is low enough for a slow
+        # machine to reach in a second.
         outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m", "failureRequests": 3}
         values = {"upstream": {"outliers": outliers, "health": SOON}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
@@ -145,15 +146,15 @@ def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
     name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
     with failing("silence") as silent:
         replicas = [endpoint(silent.url, silent.url), endpoint(server.url, server.admin)]
-        # Requests go to idle replicas alternately: with least-request, those at the silent replica would keep
-        # more away from it.
+        # Requests alternate between the replicas, because with least-request, the requests pending
+        # at the silent replica would keep others away from it.
         outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m"}
         more = {"outliers": outliers, **TURNS}
         with gateway_to(replicas, tmp_path, values={"upstream": {**times, **more}}) as gateway:
             eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
             client = Client(gateway.url)
-            # Sends one request at a time. Each is answered, by the other replica if the silent one received it
-            # first.
+            # Sends one request at a time. Each request is answered: if the silent replica received
+            # it first, the other replica answers it.
             for _ in range(100):
                 if gateway.counted(name):
                     break
@@ -167,7 +168,8 @@ def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
 
 
 def sweeping(configuration: dict) -> None:
-    """Makes Envoy check failures as often as health, for which the chart has no value."""
+    """Makes Envoy check for failures as often as it checks health; the chart has no value for
+    this."""
     (server,) = (x for x in configuration["static_resources"]["clusters"] if x["name"] == "server")
     server["outlier_detection"]["interval"] = "0.1s"
 
@@ -278,7 +280,7 @@ def test_the_only_replica_is_not_left_out(tmp_path: Path) -> None:
     ):
         eventually(lambda: bad.seen["GET"] > 200)
         checks = bad.checks
-        # Envoy checks failures as often as health.
+        # Envoy checks for failures as often as it checks health.
         eventually(lambda: bad.checks >= checks + 4)
         assert gateway.counted("cluster.server.outlier_detection.ejections_active") == 0
 
@@ -303,7 +305,7 @@ def test_another_replica_is_asked_where_one_falls_silent(
 ) -> None:
     silent, good = start(replica="silent"), start(replica="good")
     replicas = [endpoint(each.url, each.admin) for each in (silent, good)]
-    # A slow response of the good replica results in another attempt, not in a failure.
+    # A slow response from the good replica results in another attempt, not in a failure.
     values = {"upstream": {"retries": {"perTryTimeout": "500ms"}, **TURNS}}
     with gateway_to(replicas, tmp_path, values=values) as gateway:
         eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)
@@ -319,9 +321,9 @@ def test_another_replica_is_asked_where_one_falls_silent(
 def test_another_replica_is_asked_where_a_node_is_lost(
     start: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """No kernel acknowledges data for its replica, and none rejects them."""
+    """No kernel acknowledges or rejects data for its replica."""
     with network() as node:
-        # In its own network, the server has another address.
+        # In its own network, the server has a different address.
         lost = start(address="0.0.0.0", within=node.inside, replica="lost", wait=False)
         of_lost = [url.replace("0.0.0.0", node.address) for url in (lost.url, lost.admin)]
         good = start(replica="good")
@@ -347,13 +349,13 @@ METHODS = ("GET", "POST")
 
 
 def summed(server: Server, name: str) -> float:
-    """Returns the sum of all series with a name, or with labels if given."""
+    """Returns the sum of all series with this name and, if given, these labels."""
     same = (value for series, value in server.metrics().items() if name in series)
     return sum(same)
 
 
 def slow(server: Server) -> None:
-    """Makes each handler of /hello wait for an hour."""
+    """Makes each /hello handler wait for an hour."""
     fault = {"route": "/hello", "share": 1, "expires_in": "1h", "latency": {"fixed": "1m"}}
     body = json.dumps({"faults": [fault]}).encode()
     assert ask(server.admin, "/faults", "PUT", body=body).status == 200
@@ -371,7 +373,8 @@ def held(server: Server) -> Iterator[None]:
 
 @contextmanager
 def gateway_over(replicas: list[Server], folder: Path) -> Iterator[Gateway]:
-    """Starts a gateway to these replicas, all of which are healthy and alternate."""
+    """Starts a gateway that alternates between these replicas, and waits until all of them are
+    healthy."""
     endpoints = [endpoint(each.url, each.admin) for each in replicas]
     with gateway_to(endpoints, folder, {"upstream": TURNS}) as gateway:
         healthy = "cluster.server.membership_healthy"

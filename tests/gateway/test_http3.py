@@ -131,7 +131,7 @@ def gateway_before(server: Server, pair: tuple[Path, Path], folder: Path) -> Ite
 def gateway(
     server: Server, pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
-    """Yields the gateway of the tests that do not change it."""
+    """Yields a gateway for the tests that do not change it."""
     with gateway_before(server, pair, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
@@ -185,7 +185,8 @@ def test_a_drain_waits_for_requests_by_http3(
                 assert drain.running
                 server.thaw()
                 assert (await asking).status == 200
-                # GOAWAY came with the response: the gateway closes when the client sends no more requests.
+                # GOAWAY came with the response, so the gateway closes the connection when the
+                # client sends no more requests.
                 code, last = await asyncio.to_thread(drain.end)
                 assert (code, last["message"]) == (0, "drain: ended")
 

@@ -195,7 +195,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., d
 
 
 def settings(folder: Path, known: Issuer, **more: object) -> dict:
-    """Returns the values of a gateway with the keys of this issuer."""
+    """Returns the values of a gateway with this issuer's keys."""
     (folder / "jwks.json").write_text(known.keys())
     (folder / "token").write_text(token())
     files = {"token": f"{folder}/token", "sds": f"{folder}/credential.yaml"}
@@ -231,7 +231,7 @@ def test_no_client_sets_or_removes_claims(behind: Callable[..., bytes]) -> None:
         ("/closed", {}, False),
         ("/closed", {"email_verified": False}, False),
         ("/closed", {"email_verified": "true"}, False),
-        # A route's claims replace those of all routes.
+        # A route's claims replace the claims for all routes.
         ("/admins", VERIFIED, False),
         ("/admins", {"realm_access": {"roles": ["reader", "owner"]}}, True),
         ("/admins", {"realm_access": {"roles": "admin"}}, True),
@@ -268,7 +268,7 @@ def replace(file: Path, content: str) -> None:
 
 
 def both(first: Issuer, second: Issuer) -> str:
-    """The keys of both issuers, whose ids are equal."""
+    """The keys of both issuers, which have the same ID."""
     keys = [json.loads(each.keys())["keys"][0] for each in (first, second)]
     return json.dumps({"keys": keys})
 
@@ -325,7 +325,7 @@ def test_keys_of_a_file_rotate_under_load(rotating: Callable[..., Gateway], tmp_
     old, new = issuer(tmp_path, "old"), issuer(tmp_path, "new")
     gateway = rotating(old)
     rotated(gateway, lambda keys: replace(tmp_path / "jwks.json", keys), old, new)
-    # Invalid keys replace none.
+    # Invalid keys do not replace the valid keys.
     replace(tmp_path / "jwks.json", "{")
     eventually(lambda: gateway.counted("http.ingress.jwt_authn.jwks_fetch_failed") > 1, patience=60)
     assert (status(gateway, new), status(gateway, old)) == (200, 401)

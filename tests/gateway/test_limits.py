@@ -130,7 +130,8 @@ def passed(gateway: Gateway, path: str, **headers: str) -> int:
 def test_gateways_share_a_limit_while_their_number_changes(tmp_path: Path) -> None:
     replica = {"name": "none", "endpoints": [{"address": "127.0.0.1", "port": 1, "adminPort": 1}]}
     tenant = {"header": "x-tenant", "requests": 1, "burst": 12}
-    # Each bucket holds 120 tokens and gets none in the test: what passes is independent of time.
+    # Each bucket holds 120 tokens and is not refilled during the test, so the number of requests
+    # that pass does not depend on time.
     bucket = {"requests": 1, "burst": 120, "interval": "1h"}
 
     def route(name: str, limit: dict) -> dict:
@@ -220,7 +221,7 @@ def test_without_memory_requests_are_503_on_connections_that_are_there(
 
 
 def large(request: Request) -> None:
-    """Sends responses with the number of fields, or of KiB of fields, in the path."""
+    """Sends responses with as many fields, or KiB of fields, as the path specifies."""
     kind, _, number = request.path[1:].partition("/")
     cookies = (("Set-Cookie", f"c{index}=v") for index in range(int(number)) if kind == "fields")
     request.reply(200, *cookies, ("X-Long", "x" * (int(number) * 1024 if kind == "kib" else 1)))

@@ -55,7 +55,7 @@ def values(folder: SecretFolder, **more: object) -> dict:
 
 @dataclass
 class Mesh:
-    """A gateway, its replicas, and what both have."""
+    """A gateway and its replicas, with their CA and Secrets."""
 
     ca: Authority
     gateway_secret: SecretFolder
@@ -131,7 +131,7 @@ def route(name: str, match: dict, target: dict, service: dict, **more: object) -
 
 
 def client(folder: Path, pair: Pair | None) -> ssl.SSLContext:
-    """Returns the TLS settings of a client with this certificate, which trusts everybody."""
+    """Returns the TLS settings of a client with this certificate that trusts any server."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if pair:
@@ -144,7 +144,8 @@ def rejected(url: str, context: ssl.SSLContext) -> bool:
     """Whether a connection ends before the client has sent a request."""
     try:
         with context.wrap_socket(connect(url)) as connection:
-            # With TLS 1.3, the server looks at the certificate when the client has finished.
+            # With TLS 1.3, the server verifies the certificate after the client has finished the
+            # handshake.
             return connection.recv(1) == b""
     except ssl.SSLError:
         return True
@@ -181,12 +182,12 @@ def test_only_the_gateway_reaches_replicas(mesh: Callable[..., Mesh], tmp_path: 
     with pytest.deprecated_call():
         own.minimum_version = own.maximum_version = ssl.TLSVersion.TLSv1_1
     assert rejected(replica.url, own)
-    # What is exposed without TLS: probes and metrics.
+    # Probes and metrics are exposed without TLS.
     assert ask(replica.admin, "/readyz").status == 200
 
 
 def test_the_gateway_sends_nothing_to_others(start: Callable[..., Server], tmp_path: Path) -> None:
-    """A replica with a certificate that anybody could have, each behind its own route."""
+    """Replicas with certificates that anyone could have, each behind its own route."""
     ca, other = authority(tmp_path, "ca"), authority(tmp_path, "other")
     secret = SecretFolder(tmp_path / "gateway")
     secret.put(files(ca.issue(GATEWAY), ca))
@@ -260,7 +261,7 @@ def test_certificates_and_cas_are_renewed_without_a_failed_request(
     assert load.failures == []
     assert load.total >= 5 * each
     assert running.refusals() == {}
-    # Who has only what the old CA issued is out.
+    # A side that has only a certificate from the old CA is rejected.
     assert rejected(running.replicas[0].url, client(tmp_path, mine))
 
 
@@ -279,7 +280,7 @@ def test_replicas_end_without_a_failed_request(mesh: Callable[..., Mesh]) -> Non
         first.start()
         load.wait_for(100, first.name)
     assert load.failures == []
-    # A connection to a killed replica may end within its handshake.
+    # A connection to a killed replica may end during its handshake.
     assert running.refusals().keys() <= {"connection_error"}
 
 
@@ -289,7 +290,7 @@ def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
     first, second = (files(ca.issue(GATEWAY), ca) for _ in range(2))
 
     def rejects(content: dict[str, bytes], *names: str) -> None:
-        """Puts files of which Envoy rejects these, and keeps its own."""
+        """Writes files and waits until Envoy rejects the named ones and keeps its own."""
         counters = [f"sds.mtls-{name}.key_rotation_failed" for name in names]
         wanted = [gateway.counted(name) + 1 for name in counters]
         secret.put(content)
@@ -298,7 +299,8 @@ def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
 
     rejects({**second, "tls.key": first["tls.key"]}, "certificate")
     rejects({**first, "ca.crt": b"no certificate"}, "certificate", "ca")
-    # Envoy 1.40 rejects each further certificate until the CA's content also differs from that in use.
+    # Envoy 1.40 rejects each further certificate until the CA's content also differs from the
+    # content in use.
     rejects(second, "certificate")
     seen = gateway.counted(UPDATES)
     secret.put({**second, "ca.crt": second["ca.crt"] + b"\n"})
@@ -308,7 +310,7 @@ def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
 
 
 def test_each_connection_verifies_the_replica(mesh: Callable[..., Mesh]) -> None:
-    """No session is resumed, which would skip the verification."""
+    """No session is resumed, because that would skip the verification."""
     running = mesh(count=1, upstream=SHORT)
     for count in (1, 2, 3):
         running.reconnect()
@@ -328,7 +330,7 @@ def test_long_exchanges_go_on_while_certificates_change(tmp_path: Path) -> None:
     url, admin = (f"http://127.0.0.1:{port}" for port in (first, first + 1))
     variables = {"TLS": str(secrets["mixed"].path), "CLIENT": f"{ACCOUNT}/corelane-gateway"}
     argv = [program("mixed"), urlsplit(url).netloc, urlsplit(admin).netloc]
-    # Calls are checked like requests: on the traffic port, by TLS.
+    # Calls are checked like requests, by TLS on the traffic port.
     calling, rest = {"name": "mixed", "port": "grpc"}, {"name": "mixed"}
     more = {"rewrite": {"path": "/"}, "upgrade": ["websocket"]}
     routes = [

@@ -1,4 +1,5 @@
-"""gateway/gateway-api.md: replicas behind the real Envoy Gateway, with the values and the policy of the page.
+"""gateway/gateway-api.md: replicas behind the real Envoy Gateway, with the page's values and
+policy.
 
 Envoy Gateway needs no cluster here. It reads objects from a file, validates them, and starts a real Envoy.
 """
@@ -114,8 +115,8 @@ def test_the_values_and_the_policy_of_the_page(
 
 
 def objects(folder: Path, port: int, *servers: Server) -> list[dict]:
-    """Returns the Gateway, the replicas, and the objects of the page: the HTTPRoute of charts/service and the
-    policy.
+    """Returns the Gateway, the replicas and the page's objects: the HTTPRoute of charts/service and
+    the policy.
     """
     values, policy = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (folder / "values.yaml").write_text(values)
@@ -150,7 +151,7 @@ def conditions(log: Path, kind: str) -> dict[str, str]:
 
 @contextmanager
 def envoy_gateway(objects: list[dict], folder: Path) -> Iterator[Process]:
-    """Runs Envoy Gateway with these objects, once no other test does."""
+    """Runs Envoy Gateway with these objects, once no other test runs it."""
     (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     configuration = folder / "envoy-gateway.yaml"
     configuration.write_text(CONFIGURATION.replace("FOLDER", str(folder)))
@@ -163,7 +164,7 @@ def envoy_gateway(objects: list[dict], folder: Path) -> Iterator[Process]:
         eventually(lambda: holds(turn), "the end of another Envoy Gateway", patience=5 * PATIENCE)
         argv = [program, "certgen", "--local", "--config-home", folder / "config"]
         run(argv, check=True, capture_output=True)
-        # It stops its Envoy before itself.
+        # It stops its Envoy before it exits.
         argv = [program, "server", "--config-path", configuration]
         with running("envoy-gateway", argv, folder) as process:
             yield process

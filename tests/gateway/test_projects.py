@@ -33,7 +33,7 @@ class Pair:
 def pair(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    """Yields replicas that the tests of this module share."""
+    """Yields replicas that this module's tests share."""
     folder = tmp_path_factory.mktemp("pair")
     database = Database(folder)
     replicas = [starter(*database.flags(), replica=name) for name in ("one", "two")]

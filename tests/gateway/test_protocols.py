@@ -40,11 +40,11 @@ class Example:
     url: str
 
     def drain(self) -> None:
-        """Requests its end like Kubernetes."""
+        """Asks the process to exit, as Kubernetes does."""
         self.process.send_signal(signal.SIGTERM)
 
     def end(self) -> str:
-        """Waits for its clean end; returns the rest of its output."""
+        """Waits for a clean exit; returns the rest of the output."""
         said, _ = self.process.communicate(timeout=PATIENCE)
         assert self.process.returncode == 0
         return said
@@ -56,7 +56,7 @@ def run() -> Iterator[Callable[..., Example]]:
     with ExitStack() as stack:
 
         def start(program: Path, *arguments: str) -> Example:
-            # The gRPC example has the settings of a service; the others take an address.
+            # The gRPC example has the settings of a service; the other examples take an address.
             free = "127.0.0.1:0"
             settings = [f"--listen={free}", f"--admin.listen={free}"]
             argv = [program, *(settings if program.name == "grpc" else [free]), *arguments]
@@ -155,7 +155,7 @@ def test_every_kind_of_grpc_call_passes(
 ) -> None:
     running = gateway(GRPC, run(grpc).url)
     every_kind_of_call(running.url)
-    # No more connections than necessary: a connection has several streams.
+    # No more connections than necessary, because a connection carries several streams.
     assert running.counted("cluster.server.upstream_cx_total") <= 20
     # A browser uses gRPC-Web.
     reply, frames = grpc_web(running.url, "CountTo", 3)
@@ -175,7 +175,7 @@ def test_grpc_is_one_route_beside_others(
     counter = {"name": "counter", "endpoints": [endpoint(url, url)]}
     pages = {"name": "pages", "endpoints": [endpoint(other.url, other.admin)]}
     routes = [
-        # gRPC checks its health, and its clients may be browsers.
+        # This route uses gRPC health checks, and its clients may be browsers.
         {
             "name": "calls",
             "path": {"prefix": "/example.Counter"},
@@ -215,7 +215,7 @@ def test_health_is_checked_by_grpc(
     run: Callable[..., Example], gateway: Callable[..., Gateway], grpc: Path
 ) -> None:
     replica, other = run(grpc), Recorder()
-    # The other replica answers any GET with 200, but no call.
+    # The other replica answers any GET with 200, but it answers no calls.
     health = {"grpc": True, "interval": "100ms", "unhealthyThreshold": 1}
     values = {"upstream": {"protocol": "grpc", "health": health}}
     running = gateway(values, replica.url, other.url)

@@ -36,7 +36,7 @@ BAD = {"path": {"regex": "(a{1000}){1000}"}}
 
 @dataclass
 class Routes:
-    """The ConfigMap of the routes, and the agent and Envoy that follow it."""
+    """The routes' ConfigMap, and the agent and Envoy that follow it."""
 
     slices: Slices
     folder: Path
@@ -85,7 +85,7 @@ class Routes:
 
     @contextmanager
     def agent(self, *within: str) -> Iterator[EndpointsAgent]:
-        """Starts an agent, which is killed at the end; `within` is a command that becomes the agent."""
+        """Starts an agent, which is killed at the end; `within` is a command prefix."""
         flags = (f"--routes={self.slices.namespace}/{MAP}", f"--envoy-admin=127.0.0.1:{self.admin}")
         with self.agents.run(None, *flags, within=within) as agent:
             yield agent
@@ -133,7 +133,8 @@ def slow() -> Iterator[int]:
 
 @pytest.fixture
 def chat(start: Callable[..., Server], routes: Routes) -> Iterator[None]:
-    """Starts the Service "chat", whose replica accepts one connection and echoes the data after the upgrade."""
+    """Starts the "chat" Service, whose replica accepts one connection and echoes the data after the
+    upgrade."""
     healthy = start("--lanes", "1", address=own_address())
     with upgrading(own_address()) as port:
         ports = (port, urlsplit(healthy.admin).port)
@@ -194,10 +195,10 @@ def test_changes_lose_no_request_and_no_connection(
                 routes.put(sockets, {"name": "both", "services": both})
                 load.wait_for(50, "one")
                 load.wait_for(50, "two")
-                # A cluster with other settings.
+                # A cluster with different settings.
                 routes.put(sockets, {**two, "balancing": "round-robin"})
                 eventually(lambda: changes(agent, "applied") == 5, "the fifth change")
-                # Its replica is the same, and Envoy is removing the cluster "one".
+                # Its replica is the same, and Envoy is removing the "one" cluster.
                 assert echoes(peer, b"still here")
                 routes.put(two)
                 left = routes.cluster("two")
@@ -307,7 +308,7 @@ def test_a_change_waits_until_the_agent_may_read_its_services(
         near, far = Slices(api, here), Slices(api, there)
         wire = Wire(api, tmp_path, near.account())
         near.permit(here)
-        # Rights like in the chart: to this ConfigMap and no other.
+        # The rights match the chart: they cover this ConfigMap and no other.
         named = ("--verb=get,list,watch", "--resource=configmaps", f"--resource-name={MAP}")
         bound = (f"--role={MAP}", f"--serviceaccount={here}:{ACCOUNT}")
         for made in (("role", MAP, *named), ("rolebinding", MAP, *bound)):
@@ -333,7 +334,7 @@ def test_a_change_waits_until_the_agent_may_read_its_services(
 
 
 def test_routes_that_would_abort_envoy_are_not_applied(routes: Routes) -> None:
-    """Each service uses one inotify instance of a user, and the kernel limits their number."""
+    """Each service uses one inotify instance, and the kernel limits the instances per user."""
     limit = "/proc/sys/user/max_inotify_instances"
     script = f'echo 14 > {limit} && exec "$0" "$@"'
     routes.put(*(routes.route(name, path={"prefix": f"/{name}"}) for name in ("a", "b", "c")))

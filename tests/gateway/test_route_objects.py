@@ -35,7 +35,7 @@ KINDS = {"GatewayClass", "Gateway"}
 
 @pytest.fixture(scope="module")
 def definitions(api: Api) -> None:
-    """Creates the definitions of Gateway API on the API server."""
+    """Creates the Gateway API definitions on the API server."""
     files = gateway_api.definitions()
     established = ("wait", "--for=condition=Established", "crd", "--all")
     for arguments in (("apply", "--server-side", "--filename", files), established):
@@ -52,7 +52,7 @@ class Objects(Routes):
     """Values in addition to those for routes."""
 
     def apply(self, *objects: dict, namespace: str = "") -> None:
-        """Writes objects, by default in the namespace of the gateway."""
+        """Writes objects, by default in the gateway's namespace."""
         where = ("--namespace", namespace or self.slices.namespace)
         text = yaml.safe_dump_all(objects)
         done = self.slices.api.kubectl("apply", *where, "--filename", "-", text=text)
@@ -100,7 +100,7 @@ class Objects(Routes):
         return file
 
     def start(self) -> None:
-        """Writes the rendered ConfigMap, and the objects with other names."""
+        """Writes the rendered ConfigMap, and writes the rendered objects under different names."""
         data = config_maps(values=self.values())[1].items()
         self.write({key: text.replace("/run/corelane", str(self.folder)) for key, text in data})
         rendered = [each for each in self.rendered_objects() if each["kind"] in KINDS]
@@ -444,5 +444,5 @@ def test_a_listener_has_the_certificate_of_another_namespace_while_a_grant_permi
 
 
 def _lines(agent: EndpointsAgent, words: str) -> list[dict]:
-    """Returns the lines with these words in its log to date."""
+    """Returns the log lines so far that contain these words."""
     return [json.loads(line) for line in agent.log.read_text().splitlines() if words in line]

@@ -1,4 +1,5 @@
-"""Routes to several services: the real Envoy in front of real servers, and of back ends that record requests."""
+"""Routes to several services: the real Envoy in front of real servers and in front of back ends
+that record requests."""
 
 import json
 import socket
@@ -163,7 +164,8 @@ def test_methods_and_headers_must_all_match(gateway: Start, to: Callable[..., di
         to("seen", "pages", methods=["GET"], headers=[{"name": "x-any", "present": True}]),
     )
     assert [chosen(running, method=each) for each in ("POST", "PUT")] == ["orders"] * 2
-    # By default, PUT is retried like POST, and GET like HEAD: a route has no rule for other methods.
+    # By default, PUT is retried like POST, and GET is retried like HEAD, because a route has no
+    # rule for other methods.
     assert [chosen(running, method=each) for each in ("GET", "HEAD", "DELETE")] == [404] * 3
     assert chosen(running, x_team="blue", x_build="17") == "orders"
     assert chosen(running, x_team="blue", x_build="17a") == 404
@@ -419,7 +421,7 @@ def test_each_service_has_a_file_of_endpoints(
     gateway: Start, services: dict[str, Server], tmp_path: Path
 ) -> None:
     def write(cluster: str, service: Server) -> None:
-        """Writes a file like the agent."""
+        """Writes a file as the agent does."""
         at = endpoint(service.url, service.admin)
         address = {"address": at["address"], "port_value": at["port"]}
         place = {

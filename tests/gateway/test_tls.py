@@ -1,4 +1,5 @@
-"""TLS at the gateway: protocols by ALPN, and certificates that are renewed under the running Envoy."""
+"""TLS at the gateway: protocols by ALPN, and certificates that are renewed while Envoy is
+running."""
 
 import ssl
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def opened(gateway: Gateway, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def get(connection: ssl.SSLSocket) -> bytes:
-    """Returns the status line of one HTTP/1.1 GET, whose small response is read to its end."""
+    """Sends one HTTP/1.1 GET, reads its small response to the end and returns the status line."""
     connection.sendall(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return read_until(connection, b"Hello, World!").partition(b"\r\n")[0]
 

@@ -31,7 +31,7 @@ def test_every_reply_names_its_replica_and_the_spread_is_even(platform: Platform
         share = len(names) / len(expected)
         return all(abs(names.count(name) - share) <= 0.2 * share for name in expected)
 
-    # A replica whose health check was late gets no requests until the next one.
+    # A replica whose health check was late gets no requests until the next check.
     eventually(even, "an even spread")
     client.close()
 
@@ -82,7 +82,7 @@ def test_the_admin_is_on_loopback_only(platform: Platform) -> None:
     rows = [
         line.split()
         for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-        if table.exists()  # Without IPv6, the second does not exist.
+        if table.exists()  # Without IPv6, the second file does not exist.
         for line in table.read_text().splitlines()[1:]
     ]
     listening = {row[1] for row in rows if row[3] == "0A"}
@@ -121,7 +121,8 @@ def end_under_load(platform: Platform, name: str, how: signal.Signals) -> None:
 
 
 def account(platform: Platform) -> str:
-    """Returns why a request may have failed, by Envoy's counters: its logs are removed with the instance."""
+    """Returns why a request may have failed according to Envoy's counters, because its logs are
+    removed with the instance."""
     stats = (
         ask(platform.envoy_admin, "/stats?usedonly&filter=cluster.server")
         .body.decode()
@@ -168,7 +169,8 @@ ONCE = {"upstream": {"retries": {"attempts": 0}}}
 
 
 def speak_http2(configuration: dict) -> None:
-    """Makes Envoy use HTTP/2 to the replicas, for which the chart has no value: see gateway/cost.md."""
+    """Makes Envoy use HTTP/2 to the replicas. The chart has no value for this: see
+    gateway/cost.md."""
     for cluster in configuration["static_resources"]["clusters"]:
         if cluster["name"] == "server":
             options = cluster["typed_extension_protocol_options"][OPTIONS]

@@ -26,7 +26,7 @@ WEBSOCKETS = {"upstream": {"upgrade": ["websocket"]}}
 
 
 def over_http1(url: str) -> ClientConnection:
-    """Opens a WebSocket with the package `websockets`, which offers compression."""
+    """Opens a WebSocket with the `websockets` package, which offers compression."""
     address = f"{url.replace('http', 'ws')}/echo"
     return websocket(address, open_timeout=PATIENCE, ping_interval=None)
 
@@ -67,7 +67,7 @@ def test_websockets_carry_messages_until_their_replica_drains(
 def test_a_websocket_without_a_message_ends(
     run: Callable[..., Example], gateway: Callable[..., Gateway]
 ) -> None:
-    # Longer than a busy machine keeps the others silent.
+    # Longer than a busy machine keeps the other clients silent.
     values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "2s"}}}
     running = gateway(values, run(example("websocket")).url)
     with ExitStack() as stack:
@@ -120,7 +120,8 @@ session.once("remoteSettings", () => {
 
 
 def node(url: str) -> None:
-    """Checks an echo over HTTP/2 with Node's client, which connects so only if the server offers it (RFC 8441)."""
+    """Checks an echo over HTTP/2 with Node's client, which uses this method only if the server
+    offers it (RFC 8441)."""
     argv = ["node", "--eval", NODE, url]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.stdout, done.stderr) == ("here\n", "")
@@ -158,7 +159,7 @@ def handshake(
     return start + b"\r\n" + b"".join(left) + more + b"\r\n" + body
 
 
-# Each with the status of the replica, and of the gateway if it differs.
+# Each entry has the replica's status, and the gateway's status if it differs.
 HANDSHAKES = {
     "good": (handshake(), 101),
     "words in another case": (handshake(protocol=b"WebSocket"), 101),
@@ -168,7 +169,8 @@ HANDSHAKES = {
     "not for this connection": (handshake(connection=False), 400),
     "another protocol": (handshake(protocol=b"TLS/1.2"), 400),
     "another method": (handshake(b"POST /echo HTTP/1.1"), 405),
-    # The replica ignores these offers. Envoy could only forward them without an end.
+    # The replica ignores these offers. Envoy rejects them, because it could only forward them as
+    # requests that never end.
     "HTTP/1.0": (handshake(b"GET /echo HTTP/1.0"), 426, 400),
     "a body": (handshake(more=b"Content-Length: 2\r\n", body=b"hi"), 426, 400),
     "chunks": (handshake(more=b"Transfer-Encoding: chunked\r\n", body=b"0\r\n\r\n"), 426, 400),

@@ -46,7 +46,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """The tutorial's platform, up until all pages were visited."""
+    """The tutorial's platform, which runs until all pages have been visited."""
     home = tmp_path_factory.mktemp("newcomer")
     instance = f"test-{os.getpid()}-first-run"
     environment = {

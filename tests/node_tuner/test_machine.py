@@ -237,7 +237,7 @@ def test_two_sockets_are_prepared_audited_and_restored_even_after_kills(large: M
     }
     tuner(large, "restore", status=0)
     assert snapshot(large) == before
-    # Whenever killed, the journal has the originals of everything written.
+    # Whenever the run is killed, the journal contains the originals of everything written.
     for pause in (1000, 20_000, 50_000, 100_000, 200_000):
         large.run(
             f"node-tuner apply {' '.join(flags)} >/run/log & usleep {pause}; kill -9 $!; wait"
@@ -311,7 +311,7 @@ def agent(machine: Machine, *flags: str) -> Iterator[Agent]:
 
 def latency(machine: Machine) -> int:
     """The effective PM QoS limit in microseconds."""
-    # A reader makes no request.
+    # A process that only reads makes no request.
     text = machine.good("head -c 4 /dev/cpu_dma_latency | hexdump -v -e '1/4 \"%d\"'")
     return int(text)
 

@@ -1,4 +1,4 @@
-"""`node-tuner restore` returns the original bytes and ends the journal.
+"""`node-tuner restore` writes the original bytes back and deletes the journal.
 
 strace lists the system calls that change files, then kills the same run before each of them, so
 every intermediate state occurs. Each state is restored and, in a copy, applied again.
@@ -129,7 +129,7 @@ def test_what_others_changed_in_a_shared_file_stays(tree: Tree) -> None:
 
 def test_the_kernel_takes_back_only_the_word_that_was_chosen(tree: Tree) -> None:
     tree.run("apply", status=0)
-    # sysfs answers `always [madvise] never`.
+    # sysfs returns `always [madvise] never`.
     result = tree.refused(trees.THP, "EINVAL", "restore", when=2)
     assert result.returncode == 0, result.stderr
     assert tree.read(trees.THP) == "always"

@@ -77,7 +77,7 @@ def links(page: "Page") -> set[str]:
     found = page.evaluate(
         "[...document.querySelectorAll('[href], [src]')].map((each) => each.href || each.src)"
     )
-    # Excludes inline icons and references within SVG.
+    # Excludes inline icons and references within SVGs.
     return {each for each in found if isinstance(each, str) and not each.startswith("data:")}
 
 

@@ -138,7 +138,7 @@ def collector() -> Iterator[Collector]:
     def answer(request: Request) -> None:
         body = request.body()
         status = running.statuses.pop(0) if running.statuses else 200
-        # First, so that whoever sees the data also sees its path.
+        # Stored first, so that a test that sees the data also sees its path.
         running.paths.append(request.path)
         if status == 200 and request.path.endswith("/v1/metrics"):
             running.metrics.append(list(read_metrics(body)))

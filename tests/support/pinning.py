@@ -1,4 +1,4 @@
-"""How the kernel sees pod processes.
+"""The kernel's view of pod processes.
 
 Also a program: it runs on nodes and prints the processes of a pod by UID.
 """

@@ -154,7 +154,7 @@ class Release:
         return self.gateway
 
     def load(self, **options: object) -> Load:
-        """A constant keep-alive load that slow CPUs sustain, too."""
+        """A constant keep-alive load that even slow CPUs sustain."""
         return Load(self.gateway, **{"clients": 16, "rate": 200.0 / SLOWER, **options})
 
     @contextmanager
@@ -164,7 +164,7 @@ class Release:
             yield [stack.enter_context(self.cluster.forwarded(pod.name, 8080)) for pod in pods]
 
     def wait_until_it_answers(self) -> None:
-        """Every ready replica must answer through each gateway, as they discover replicas
+        """Every ready replica must answer through each gateway, because gateways discover replicas
         independently.
         """
         wanted = {pod.name for pod in self.cluster.ready_pods("server")}
@@ -183,8 +183,8 @@ class Release:
 
 
 def beside(platform: Release, own: Cluster, name: str, folder: Path, values: dict) -> Release:
-    """A service in another namespace behind the platform's gateway. No CPU request, as nodes have
-    none to spare.
+    """A service in another namespace behind the platform's gateway. It requests no CPU, because the
+    nodes have none to spare.
     """
     tags = dict(setting.split("=") for setting in platform.settings)
     common = {

@@ -74,7 +74,7 @@ class Slices:
         return self._kubectl("create", "token", ACCOUNT)
 
     def permit(self, account: str) -> None:
-        """Lets an account of another namespace read these slices."""
+        """Lets an account from another namespace read these slices."""
         verbs = ("--verb=list,watch", "--resource=endpointslices.discovery.k8s.io")
         self._kubectl("create", "role", ACCOUNT, *verbs)
         subject = f"--serviceaccount={account}:{ACCOUNT}"

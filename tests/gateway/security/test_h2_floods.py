@@ -1,4 +1,5 @@
-"""HTTP/2 connections that cause much work with few bytes: the gateway closes each or enforces its limits."""
+"""HTTP/2 connections that cause a lot of work with few bytes: the gateway closes each connection or
+enforces its limits on it."""
 
 import math
 import re
@@ -123,7 +124,7 @@ BORNE: dict[str, Callable[[], bytes]] = {
     "bomb of cookies": lambda: bomb(b"\x60"),
     "many cookies": lambda: request(1, get(b"/flood", *[(b"cookie", b"a=b")] * 200)),
     "many trailers": lambda: opened(1) + request(1, [(b"x%d" % x, b"a") for x in range(200)]),
-    # The same number of resets at once as may wait for the client.
+    # Causes as many resets at once as may be queued for the client.
     "streams beyond the limit": lambda: repeated(opened, 1000),
 }
 """Floods whose streams the gateway resets, while the connection stays open."""
@@ -135,7 +136,7 @@ FREE: dict[str, Callable[[], bytes]] = {
     "a few cookies": lambda: request(1, get(b"/flood", *[(b"cookie", b"a=b")] * 20)),
     "continuations of one head": lambda: head() + rest(pack([(b"x", b"a" * 1000)]), "END_HEADERS"),
     "as many streams as allowed": lambda: repeated(opened, 100),
-    # A frame of unknown type: a byte, 0x77, no flags, no stream.
+    # A frame of an unknown type: one byte, type 0x77, no flags, no stream.
     "frames of unknown kinds": lambda: (b"\0\0\1\x77" + bytes(5) + b"x") * MANY,
 }
 """Harmless variants, which the gateway accepts."""
@@ -169,7 +170,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, 
 
 @pytest.fixture(scope="module")
 def aftermath(target: tuple[Gateway, Recorder, dict]) -> Aftermath:
-    """Runs every flood on a separate connection, followed by a request of another client.
+    """Runs every flood on a separate connection, followed by a request from another client.
 
     The connections close together, because Envoy first gives each client a second to close.
     """
@@ -179,7 +180,8 @@ def aftermath(target: tuple[Gateway, Recorder, dict]) -> Aftermath:
     with ExitStack() as stack:
         connections = {}
         for name, make in {**ENDED, **BORNE, **FREE}.items():
-            # With a small window, the gateway can soon send no more to a client that does not read.
+            # With a small window, the gateway soon cannot send more data to a client that does not
+            # read.
             connection = stack.enter_context(Connection(gateway.url, receive_bytes=4096))
             connections[name] = connection
             connection.send(make())
@@ -226,8 +228,8 @@ def test_the_back_end_sees_requests_of_good_form_only(aftermath: Aftermath) -> N
 
 
 def test_memory_stays_within_bounds(aftermath: Aftermath) -> None:
-    # A completely unpacked bomb would take eight times as much; so did the three queues of responses without a
-    # limit. The usual memory of all connections together is a sixth of the bound.
+    # A completely unpacked bomb would take eight times as much memory, and so did the three
+    # response queues without a limit. All connections normally use a sixth of the bound.
     assert aftermath.grown * 1024 < VALUE * FRAMES * REFERENCES / 8
 
 

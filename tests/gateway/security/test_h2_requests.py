@@ -146,7 +146,8 @@ Outcomes = dict[str, tuple[int | str, int | str]]
 def outcomes_of(url: str, requests: dict[str, tuple]) -> Outcomes:
     """Returns the outcome of each request and of the next one on its connection.
 
-    All connections are open at once: Envoy takes a second to close one that violates HTTP/2.
+    All connections are open at once, because Envoy takes a second to close a connection that
+    violates HTTP/2.
     """
     with ExitStack() as stack:
         connections = {}
@@ -188,8 +189,9 @@ def test_the_gateway_answers_what_it_does_not_pass(
 def whole(record: Record) -> list[bytes]:
     """Returns the lines of the requests that reached the back end completely.
 
-    Before the gateway resets a stream because of its body, it may have sent the head, but no more. With a
-    length of 0, such a head is a complete request, and all that its client announced.
+    Before the gateway resets a stream because of its body, it may have sent the head, but no more.
+    With a length of 0, such a head is a complete request and contains everything that its client
+    announced.
     """
     assert not record.unclear
     assert b"smuggled" not in record.data
@@ -232,7 +234,7 @@ def test_behind_a_proxy_a_bad_request_ends_alone(bench: Bench, tmp_path: Path) -
         assert ask(gateway.url, "/last").status == 200
         lines = set(whole(recorder.take()))
         assert lines == {b"GET /final HTTP/1.1", b"GET /last HTTP/1.1"}
-        # Many of them form a flood, like many resets. Envoy checks after each 64 KiB.
+        # Many of these requests form a flood, like many resets. Envoy checks every 64 KiB.
         with Connection(gateway.url) as connection:
             bad = get(b"/flood", (b"X", b"a"))
             connection.send(b"".join(request(2 * x + 1, bad) for x in range(4000)))

@@ -1,4 +1,4 @@
-"""The end of a request: ambiguous lengths, and malformed chunks (RFC 9112 sections 7.1 and 11.2)."""
+"""The end of a request: ambiguous lengths and malformed chunks (RFC 9112 sections 7.1 and 11.2)."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from support.attacks import HOST, Bench, table
 
 CHUNKED = b"5\r\nhello\r\n0\r\n\r\n"
 
-# One reader sees a complete request, another sees GET /smuggled behind it.
+# One reader sees a complete request; another also sees GET /smuggled after it.
 INNER = b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
@@ -110,7 +110,7 @@ def test_one_coding_arrives_in_its_plain_form(bench: Bench, lines: bytes) -> Non
 )
 def test_a_coding_in_another_field_ends_the_request(bench: Bench, lines: bytes) -> None:
     replies, record = bench.send(post(lines, CHUNKED))
-    # The bytes of the supposed body are no request.
+    # The bytes of the supposed body are not a request.
     assert [reply.status for reply in replies] == [200, 400]
     (request,) = record.requests
     assert (request.body, request.data) == (b"", record.data)

@@ -131,7 +131,7 @@ def test_nothing_follows_a_request_without_a_version(bench: Bench) -> None:
     ),
 )
 def test_chunks_of_another_version_are_refused(bench: Bench, version: bytes, lines: bytes) -> None:
-    # RFC 9112 section 6.1: an HTTP/1.0 proxy in front may have seen another end.
+    # RFC 9112 section 6.1: an HTTP/1.0 proxy in front of the gateway may have seen a different end.
     lines = HOST + b"connection: keep-alive\r\n" + lines + b"\r\n\r\n"
     bench.refuses(b"POST /first" + version + b"\r\n" + lines + HELLO)
     bench.passes(b"POST /first HTTP/1.1\r\n" + lines + HELLO)
@@ -183,7 +183,7 @@ def test_a_path_with_two_readings_is_refused(bench: Bench, path: bytes) -> None:
         (b"/a\\b", b"/a/b"),
         (b"/a\\..\\b", b"/b"),
         (b"//other//b", b"/other/b"),
-        # Decoded only once, like in the server.
+        # Decoded only once, as in the server.
         (b"/%252e%252e/b", b"/%252e%252e/b"),
         (b"/%c0%ae%c0%ae/b", b"/%c0%ae%c0%ae/b"),
         (b"/.../b", b"/.../b"),

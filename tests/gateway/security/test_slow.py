@@ -35,8 +35,8 @@ WINDOW_0 = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
 def gateways(
     start_once: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Gateway, Gateway]]:
-    """Yields gateways with short time limits: in front of a back end that waits for bodies, and of a server
-    with a large file.
+    """Yields two gateways with short time limits: one in front of a back end that waits for bodies,
+    and one in front of a server with a large file.
     """
     folder = tmp_path_factory.mktemp("static")
     with (folder / "large.bin").open("wb") as file:
@@ -84,7 +84,8 @@ SILENT = {
 
 @pytest.fixture(scope="module")
 def silent(gateways: tuple[Gateway, Gateway]) -> dict[str, list[bytes]]:
-    """Returns each client's data when the gateway closed its connection. All were open at once, five of each kind."""
+    """Returns the data that each client received before the gateway closed its connection. All
+    clients are connected at once, five of each kind."""
     with ExitStack() as stack:
         connections = {name: [] for name in SILENT}
         for name, (data, _) in list(SILENT.items()) * 5:
@@ -112,7 +113,7 @@ def test_a_silent_client_of_http2_is_ended(gateway: Gateway) -> None:
         for each in (idle, half):
             each.until(lambda each=each: each.of(GoAwayFrame))
             assert each.of(GoAwayFrame)
-        # The stream that waits for its body ends alone.
+        # Only the stream that is waiting for its body ends.
         assert waiting.outcome(1) == 408
         waiting.send(request(3, get(b"/hello")))
         assert waiting.outcome(3) == 200
@@ -133,14 +134,16 @@ def test_a_trickle_does_not_move_the_limit(gateway: Gateway) -> None:
             connection = stack.enter_context(connect(gateway.url))
             connection.sendall(head)
             pieces[connection] = piece
-        # The pause makes it a trickle; the gateway determines how long that lasts.
+        # The pause turns the data into a trickle, and the gateway determines how long the trickle
+        # lasts.
         for _ in range(200):
             for ended in select.select(pieces, [], [], 0.1)[0]:
                 del pieces[ended]
                 (reply,) = replies(until_end(ended))
                 assert reply.status == 408
             for connection, piece in pieces.items():
-                # The next round judges clients disconnected since by their response.
+                # The next round checks the response of clients that have been disconnected in the
+                # meantime.
                 with suppress(BrokenPipeError, ConnectionResetError):
                     connection.sendall(piece)
             if not pieces:
@@ -180,7 +183,8 @@ def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others
             for reader in readers:
                 assert reader.recv(1) == b"H"
             load.wait_for(200)
-            # Gateway and server have filled their buffers: without a limit, 4 MiB each.
+            # The gateway and the server have filled their buffers, which would hold 4 MiB each
+            # without a limit.
             for each in (gateway, server):
                 assert kept_by_the_kernel(each.url) < count * 512 * 1024
         assert not load.failures
@@ -220,7 +224,7 @@ def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_
     with ExitStack() as stack:
         within = []
         if monitor == "cgroup":
-            # The kernel kills Envoy if it takes more.
+            # The kernel kills Envoy if it uses more memory.
             limits = ("memory.max", "memory.limit_in_bytes")
             memory = stack.enter_context(cgroup("memory", *limits))
             (limit,) = (each for each in limits if memory.has(each))
@@ -238,7 +242,7 @@ def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_
         assert resets
         assert not load.failures
         assert peak(gateway) - before < MEBIBYTES * 1024
-        # New clients of both protocols are served, whatever the old ones still occupy.
+        # New clients of both protocols are served, whatever the old clients still occupy.
         with Connection(gateway.url) as connection:
             connection.send(request(1, get(b"/hello")))
             assert connection.outcome() == 200

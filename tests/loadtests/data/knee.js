@@ -1,4 +1,4 @@
-// Lets the climb of `breakpoint` meet servers that are only thought of. CASES: a list of them as JSON.
+// Runs the climb of `breakpoint` against simulated servers. CASES is a JSON list of servers.
 
 import { Climb } from './lib/knee.js';
 
@@ -16,7 +16,8 @@ function step(rate, number, { capacity, failed = 0, lateMs = 0, badSteps = [] })
     dropped: bad && spare <= 0 ? rate : 0,
     failed: failed * 5 * rate,
     lateMs,
-    // The time in the system is exponential with the spare rate: its p99 is ln 100 of its mean.
+    // The time in the system is exponential with the spare rate, so its p99 is ln 100 times its
+    // mean.
     p99Ms: bad ? 1e6 : (1000 * Math.log(100)) / spare,
   };
 }
