@@ -129,7 +129,7 @@ BOARD.row(
     ),
     number(
         "Retry rate",
-        "How many requests are retried? Retries as a share of requests to replicas. Above 1%, users do not notice "
+        "How many requests are retried? Retries as a share of requests to replicas. Above 1%, users do not notice it "
         "yet, but replicas get extra load: see *Retries*.",
         "percentunit",
         f"{upstream('upstream_rq_retry')} / ({upstream('upstream_rq_total')} > 0)",

@@ -260,7 +260,8 @@ BOARD.row(
     lines(
         "Phase duration p99",
         "In which phase is the time spent? Queue, handler, and write (until the socket accepts the last byte). If "
-        "queue exceeds handler, there are too few lanes: see *Capacity*. Long writes mean slow clients.",
+        "the queue phase is longer than the handler phase, there are too few lanes: see *Capacity*. Long writes mean "
+        "slow clients.",
         "s",
         {
             "{{phase}}": quantile(
@@ -291,7 +292,7 @@ BOARD.row(
     lines(
         "Stalls by route",
         "Which handler blocks its lane? Handlers that held a lane for longer than timeouts.stall. Use "
-        "corelane::blocking for code that blocks or computes for long.",
+        "corelane::blocking for code that blocks or computes for a long time.",
         "none",
         {"{{route}}": raised("route", sum_increase("corelane_stalls_total", POD_ROUTE, "route"))},
         limits=NONZERO,

@@ -120,8 +120,8 @@ BOARD.row(
     number(
         "Error budget left (3 d)",
         "How many more errors does the objective allow in 3 days? Remaining budget for the worse of availability and "
-        "latency. At 0, the last 3 days used their whole share, and 30 such days miss the objective. Avoid risky "
-        "changes until the budget recovers.",
+        "latency. At 0, the last 3 days have used up their share, and 30 such days would miss the objective. Avoid "
+        "risky changes until the budget recovers.",
         "percentunit",
         f"min(service_slo:corelane_slo_budget_left:ratio{{{GATEWAY}}})",
         limits=Limits(0.25, 0, falling=True),
@@ -131,9 +131,9 @@ BOARD.row(
     ),
     number(
         "Burn rate (1 h)",
-        "How fast is the error budget spent? Errors of the last hour as a multiple of the errors that the objectives "
-        "allow. 14.4 spends 2% of a month's budget in an hour. *Error budget burn rate* shows whether the rate is "
-        "still rising.",
+        "How fast is the error budget spent? Errors in the last hour as a multiple of the errors that the objectives "
+        "allow. A value of 14.4 spends 2% of a month's budget in an hour. *Error budget burn rate* shows whether the "
+        "rate is still rising.",
         "none",
         f"max({burn_rate('1h')})",
         limits=BURN,

@@ -91,8 +91,8 @@ BOARD.row(
     ),
     number(
         "Error budget left (3 d)",
-        "Does the route meet its objective? Remaining error budget over 3 days, for the worst selected "
-        "route. At 0, thirty days like these three miss the objective.",
+        "Does the route meet its objective? Remaining error budget over 3 days, for the worst selected route. At 0, "
+        "thirty days like these three would miss the objective.",
         "percentunit",
         f"min(route_slo:corelane_slo_budget_left:ratio{{{ROUTE}}})",
         limits=Limits(0.25, 0, falling=True),
@@ -173,8 +173,8 @@ BOARD.row(
     ),
     lines(
         "Time by phase",
-        "In which phase is the time spent? Mean of each phase. If queue exceeds handler, lanes are too busy. If "
-        "write is high, clients read slowly.",
+        "In which phase is the time spent? Mean of each phase. If the queue phase is longer than the handler phase, "
+        "lanes are too busy. If the write phase is long, clients read slowly.",
         "s",
         {"{{phase}}": mean("corelane_request_phase_seconds", PHASES, "phase")},
         limits=Limits(0.1, 0.25),
@@ -276,8 +276,8 @@ BOARD.row(
     ),
     lines(
         "File latency",
-        "Are files slow? Time to the head of the response. Small files come from memory in under a millisecond. "
-        "Above 10 ms, the disk is slow or a lane is busy.",
+        "Are files slow? Time to the head of the response. Small files are served from memory in under a "
+        "millisecond. Above 10 ms, the disk is slow or a lane is busy.",
         "s",
         quantiles("corelane_request_duration_seconds", STATIC),
         limits=Limits(0.01, 0.1),
