@@ -1,11 +1,13 @@
-"""Checks the links of all Markdown files, and makes the site of those that docs/SUMMARY.md lists.
+"""Checks the links in all Markdown files, and builds a site from the files that docs/SUMMARY.md
+lists.
 
     python3 hack/book.py check
     python3 hack/book.py build [--repository URL]     # into .run/book/site
 
-Pages keep their paths, so links between them stay as they are. docs/index.md becomes the first page, the README an
-overview. Links to other files lead to the repository; without --repository they become text. docs/next.toml says which
-pages stand at the foot of each page as *Next* and *Background*.
+Pages keep their paths, so links between them stay as they are. docs/index.md becomes the first
+page, and the README becomes an overview. Links to other files lead to the repository; without
+--repository they become text. docs/next.toml lists the pages that appear at the foot of each page
+as *Next* and *Background*.
 """
 
 import argparse
@@ -91,7 +93,7 @@ def blank(text: str) -> str:
 
 
 def broken(page: Path, link: str) -> str | None:
-    """Why a link is broken; None if it is external or its target exists."""
+    """Reason why a link is broken; None if it is external or its target exists."""
     if EXTERNAL.match(link):
         return None
     path, _, anchor = link.partition("#")

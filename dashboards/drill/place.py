@@ -88,7 +88,7 @@ class Place:
         stack: ExitStack | None = None,
         reaches: bool = True,
     ) -> Gateway:
-        """Starts a scraped gateway for these replicas; `stack` ends it."""
+        """Starts a scraped gateway for these replicas; `stack` stops it."""
         own = Path(mkdtemp(prefix=f"{pod}-", dir=self.folder))
         endpoints = [endpoint(each.url, each.admin) for each in servers]
         made = (stack or self.stack).enter_context(gateway_to(endpoints, own, values))

@@ -36,7 +36,7 @@ class _Encoder(JSONEncoder):
         return {
             name: value
             for name, value in members.items()
-            # Keep the type: it is no default and determines how the rest is read.
+            # Keep the type: it is not a default, and it determines how the rest is read.
             if name == "type" or _plain(value) != assumed.get(name)
         }
 
@@ -75,7 +75,7 @@ class Board:
 
     def folded(self, title: str) -> None:
         if self._folded:
-            # Collapsed panels take no room; Grafana moves the rows below when the row opens.
+            # Collapsed panels take up no room; Grafana moves the rows below when the row opens.
             self._next_row = self._folded.grid_pos.y + 1
         head = model.RowPanel(title=title, collapsed=True, id_val=self._id(), panels=[])
         head.grid_pos = model.GridPos(h=1, w=WIDTH, x=0, y=self._next_row)

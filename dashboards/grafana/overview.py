@@ -1,4 +1,4 @@
-"""Overview: are users well, since when not, and where is the fault?"""
+"""Overview: are users affected, since when, and where is the fault?"""
 
 from grafana import runbooks
 from grafana.board import Board, link

@@ -22,7 +22,7 @@ from grafana.queries import DATASOURCE, Queries, at_end, heat, over_time, table_
 
 @dataclass(frozen=True)
 class Limits:
-    """Values above which a panel is orange and red; with `falling`, below which."""
+    """Values above which a panel turns orange and red or, with `falling`, below which it does."""
 
     orange: float
     red: float
@@ -98,7 +98,7 @@ def lines(
 
     `ranked` makes the legend a table with the highest series first. `top` is the highest possible
     value. `red` is a regular expression for series that are always red. `traces` shows exemplars.
-    `past` is a series of another time, dashed and not stacked.
+    `past` is a series from another time, dashed and not stacked.
     """
     panel = _common(
         timeseries.Panel(), title, about, unit, over_time(expressions, traces=traces), limits

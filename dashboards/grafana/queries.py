@@ -144,8 +144,8 @@ def _alerts(series: str) -> str:
 
 
 def raised(label: str, expression: str) -> str:
-    """Only series above 0, so that the legend shows no others; if there are none, one series called
-    none.
+    """Only series above 0, so that the legend shows no other series; if there are none, a single
+    series called none.
     """
     nothing = f'label_replace(0 * sum({expression}), "{label}", "none", "", "")'
     return f"({expression}) > 0 or on () {nothing}"

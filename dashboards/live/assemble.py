@@ -61,7 +61,7 @@ def paced(folder: Path, files: Sequence[Path], seconds: float) -> list[Path]:
 
 
 def _target(namespace: str, job: str, name: str, port: int) -> dict:
-    """An agent's target has its node's label, all others their pod's."""
+    """An agent's target has its node's label; all other targets have their pod's label."""
     agent = job == "node-tuning"
     labels = {"node": name} if agent else {"node": node.NAME, "pod": name}
     labels |= {"namespace": namespace, "service": SERVICES.get(job, job)}

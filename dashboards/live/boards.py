@@ -66,7 +66,8 @@ def _panels(raw: list[dict]) -> Iterator[Panel]:
 
 
 def empty_by_nature(file: Path = EMPTY) -> dict[tuple[str, str, str], str]:
-    """Why queries may be empty, by dashboard, panel and query; "" means every query of the panel."""
+    """Reasons why queries may be empty, by dashboard, panel and query; "" means every query of the
+    panel."""
     listed = tomllib.loads(file.read_text()).get("panel", [])
     return {
         (each["dashboard"], each["panel"], each.get("query", "")): each["why"] for each in listed

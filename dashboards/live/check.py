@@ -188,7 +188,7 @@ def judge(dashboard: Dashboard, platform: Platform, over: Range) -> Judge:
     preferred = {"namespace": platform.options.name, "service": "server", "gateway": "gateway"}
     values, offers = boards.choose(dashboard, prometheus, over, preferred)
     for offer in offers:
-        # The stage is one platform, and its Prometheus has no label cluster.
+        # The stage is one platform, and its Prometheus has no `cluster` label.
         reason = "" if offer.values or offer.name == "cluster" else "offers no value"
         found.other(f"variable {offer.name}", offer.query, reason)
     for annotation in dashboard.annotations:

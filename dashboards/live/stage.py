@@ -1,4 +1,4 @@
-"""Starts a whole platform from real parts, and ends it: `with stage() as platform`."""
+"""Starts a whole platform from real parts, and stops it: `with stage() as platform`."""
 
 import os
 import shutil
@@ -27,8 +27,8 @@ def accounting(platform: Platform) -> Iterator[None]:
     def account() -> None:
         while not ended.wait(EVERY):
             for container in list(platform.containers.values()):
-                # A restarting process has no file to read. One that ends while its file is open
-                # causes ESRCH.
+                # A restarting process has no file to read. A process that exits while its file is
+                # open causes ESRCH.
                 with suppress(FileNotFoundError, ProcessLookupError):
                     platform.tree.use(container, cpu_time(container.pid))
 
@@ -80,7 +80,7 @@ def stage(options: Options) -> Iterator[Platform]:
 
 
 def _clear(run: Path) -> None:
-    """Ends and removes the remains of a stage that was killed."""
+    """Stops and removes the remains of a stage that was killed."""
     if processes.find(run):
         down.stop(run)
     for entry in run.iterdir():
@@ -90,7 +90,7 @@ def _clear(run: Path) -> None:
 
 @contextmanager
 def _unwound() -> Iterator[None]:
-    """SIGTERM and the end of the terminal end a stage like Ctrl-C."""
+    """SIGTERM and closing the terminal end a stage, as Ctrl-C does."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
     # An ignored signal, as under nohup, stays ignored.
     caught = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]

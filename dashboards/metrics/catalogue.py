@@ -1,4 +1,4 @@
-"""Reads the metrics contract from the folder `series`: every series that a part of Corelane
+"""Reads the metrics contract from the `series` folder: every series that a part of Corelane
 exposes.
 """
 

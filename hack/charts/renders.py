@@ -33,7 +33,7 @@ class Case:
     files: list[str] = field(default_factory=list, hash=False)
 
     def arguments(self, charts: Path = CHARTS) -> list[str | Path]:
-        """Returns Helm's arguments: the chart in this folder, and its values."""
+        """Returns Helm's arguments: the chart in this folder and its values."""
         files = [argument for file in self.values_files() for argument in ("--values", file)]
         # First, so that other files may override them.
         return [charts / self.chart, "--values", REGISTRY, *files]

@@ -111,7 +111,7 @@ class _Process:
 
 
 def _cpu_seconds() -> float:
-    """Time that all CPUs were busy since boot, for all processes (proc_stat(5))."""
+    """Time for which all CPUs have been busy since boot, for all processes (proc_stat(5))."""
     user, nice, system, _idle, _iowait, irq, softirq = map(
         int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
     )

@@ -1,4 +1,4 @@
-"""Creates a cluster's certificates and kubeconfigs, new ones for each `up`."""
+"""Creates new cluster certificates and kubeconfigs for each `up`."""
 
 import base64
 import json

@@ -79,7 +79,7 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "tlsPrivateKeyFile": str(certs.key(node.name)),
         "containerRuntimeEndpoint": f"unix://{files.socket}",
         "cgroupDriver": "cgroupfs",
-        # From 1.35 on, a kubelet exits on cgroup v1 without this setting (KEP-5573).
+        # Since 1.35, a kubelet exits on cgroup v1 without this setting (KEP-5573).
         "failCgroupV1": False,
         "cgroupRoot": "/" if plan.machines else f"/{node.cgroup}",
         "cpuManagerPolicy": "static",
@@ -119,9 +119,9 @@ def _reservation(node: Node) -> dict:
     """The CPUs that are never exclusive.
 
     If the reservation is a number, the kubelet rounds it up and reserves the first CPUs. Where the
-    first CPUs are the right ones, the number is half a CPU less, which other pods can then request
-    next to exclusive ones. On a busy CPU, a pod that requests no CPU has almost no weight against
-    the system.
+    first CPUs are the right ones, the number is half a CPU lower, so that other pods can request
+    that half alongside exclusive pods. On a busy CPU, a pod that requests no CPU has almost no
+    weight against the system.
     """
     if sorted(node.reserved) == sorted(node.cpus)[: len(node.reserved)]:
         return {"kubeReserved": {"cpu": f"{len(node.reserved) * 1000 - 500}m"}}

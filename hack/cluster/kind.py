@@ -17,7 +17,7 @@ CPUS = 4
 
 
 def kubeconfig() -> Path:
-    """The kubeconfig that kind writes; the user's own does not change."""
+    """The kubeconfig that kind writes; the user's own kubeconfig does not change."""
     return cache.root() / "kind" / "kubeconfig"
 
 

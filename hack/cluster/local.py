@@ -33,7 +33,8 @@ def load(settings: Settings, archives: Iterable[Path]) -> int:
 
 
 def enter(settings: Settings, name: str, command: list[str]) -> int:
-    """Replaces this process by a command in a node's namespaces, with the node's programs on PATH."""
+    """Replaces this process with a command in a node's namespaces, with the node's programs on
+    PATH."""
     requirements.require_user()
     record = records.Record(settings.state)
     entry = record.content.get("processes", {}).get(name)

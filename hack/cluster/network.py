@@ -22,7 +22,7 @@ BRIDGE = "bridge"
 
 def anchor(record: records.Record, programs: Programs, name: str) -> int:
     """Starts the process that holds a node's network and mount namespace."""
-    # A node's mounts are visible only in its namespace, and end with it.
+    # A node's mounts are visible only in its namespace and disappear with it.
     argv = ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"]
     pid = record.start(name, argv, programs.environment())
     if not in_time(lambda: pids.name(pid) == "sleep", 10, 0.005):

@@ -1,4 +1,4 @@
-"""Where a node's commands run: namespaces of this machine, or a QEMU machine."""
+"""Places where a node's commands run: namespaces on this machine, or a QEMU machine."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from cluster.records import Record
 
 
 def inside(record: Record, name: str) -> list[str]:
-    """Command prefix for a node, or for where the control plane is."""
+    """Command prefix for a node or for the control plane."""
     if record.content.get("machines") and name in NODES:
         return machines.inside(record.file.parent, name)
     return network.inside(record.content["processes"][name]["pid"])
 
 
 def path(record: Record, file: Path) -> Path:
-    """Path on a node of a file that was written on this machine after the node started."""
+    """A node's path to a file that was written on this machine after the node started."""
     return machines.HOST / file.relative_to("/") if record.content.get("machines") else file

@@ -68,7 +68,7 @@ def ruleset(world: World, node: str) -> str:
 
 
 def living(pods: Iterable[Object]) -> list[Object]:
-    """Returns the pods with their own address; a pod that has ended has none."""
+    """Returns the pods with their own address; a pod that has terminated has no address."""
     return [
         pod
         for pod in pods

@@ -192,7 +192,8 @@ class Start:
             self._own_cpus(node)
 
     def _own_cpus(self, node: Node) -> None:
-        """Shows the kubelet only this node's CPUs: it uses those that the kernel lists as online."""
+        """Shows the kubelet only this node's CPUs, because it uses all CPUs that the kernel lists
+        as online."""
         if node.cpus != cpu_list(ONLINE.read_text()):
             online = self.files[node.name].folder / "online"
             online.write_text(f"{cpu_text(node.cpus)}\n")

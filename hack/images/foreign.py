@@ -33,7 +33,7 @@ def machine() -> Layered:
     """Lowest layer of a service's image: certificates and time zones, which programs read from
     their machine.
 
-    Their versions are in the lock file `image` of hack/tools.
+    Their versions are in the `image` lock file of hack/tools.
     """
     certificates = pythonlock.install(table.find("certificates"))
     zones = pythonlock.install(table.find("timezones"))

@@ -1,4 +1,5 @@
-"""Builds static, reproducible Rust programs of the workspace `services` or of any other workspace."""
+"""Builds static, reproducible Rust programs from the `services` workspace or any other
+workspace."""
 
 import os
 import shlex
@@ -82,7 +83,7 @@ def build_in(
     with progress.step(program, f"cargo build --profile {profile} for {platform.arch}", log):
         failure = f"{program} does not build for {platform.rust}"
         command.run(argv, log, failure=failure, cwd=workspace.folder, env=variables)
-    # cargo names the folder of the profile dev `debug`.
+    # cargo names the `dev` profile's folder `debug`.
     built = target / platform.rust / ("debug" if profile == DEBUG else profile) / program
     _check(workspace, built, platform)
     return built
@@ -101,7 +102,7 @@ def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[
         "CC_SHELL_ESCAPED_FLAGS": "1",
         "CARGO_INCREMENTAL": "0",
         # gcc takes __DATE__ and __TIME__, which mimalloc contains, from this variable. The value is
-        # constant because cargo would recompile for another one.
+        # constant because cargo would recompile for a different value.
         "SOURCE_DATE_EPOCH": "0",
     }
     if platform != platforms.native():

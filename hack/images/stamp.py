@@ -1,4 +1,4 @@
-"""Reads version, revision and time of images from the repository, never from the clock."""
+"""Reads the version, revision and time of images from the repository, never from the clock."""
 
 import os
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ def build(wanted: Service, run: Path, profile: str) -> Built:
 
 
 def command_line(wanted: Service, run: Path, profile: str) -> Path:
-    """Builds the program `corelane`, which serves the dashboard, together with the reference
+    """Builds the `corelane` program, which serves the dashboard, together with the reference
     server.
     """
     _need_cargo()

@@ -1,4 +1,4 @@
-"""The replicas' database: a shared SQLite file, a PostgreSQL, or none."""
+"""The replicas' database: a shared SQLite file, a PostgreSQL server, or none."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -60,7 +60,8 @@ def describe(topology: Topology, run: Path) -> str:
 
 
 def argv(server: Postgres) -> list[str]:
-    """Returns PostgreSQL's command line. `env` accepts any path, unlike supervisord's option `environment`."""
+    """Returns PostgreSQL's command line. `env` accepts any path, unlike supervisord's `environment`
+    option."""
     variables = server.programs.environment().items()
     return ["env", *(f"{name}={value}" for name, value in variables), *server.argv()]
 

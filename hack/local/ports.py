@@ -58,7 +58,7 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
 
 
 def _problem(port: int, address: str = HOST) -> str:
-    """Why the port cannot be used, or ""."""
+    """Reason why the port cannot be used, or ""."""
     with socket.socket() as probe:
         # Connections in TIME_WAIT do not prevent listening on their port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -84,7 +84,7 @@ def killed(run: Path, since: int) -> list[str]:
 
 
 def exits(run: Path, since: int) -> Counter[str]:
-    """How often each process has ended by itself since that mark.
+    """Number of times that each process has exited by itself since that mark.
 
     The state does not show this: on a busy machine, a program may need longer than `startsecs` to
     fail. It counts as RUNNING until then and is restarted immediately.

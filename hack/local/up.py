@@ -36,7 +36,7 @@ TOOLS = ("envoy", "prometheus", "supervisord")
 def prepare(
     run: Path, service: Service, corelane: Path | None
 ) -> tuple[dict[str, Path], Built, Path]:
-    """Tools by name, the service, and the program `corelane`, which is built if it is missing."""
+    """Tools by name, the service, and the `corelane` program, which is built if it is missing."""
     profile = settings.profile(service)
     tools = [*TOOLS, "helm"] if service.gateway else TOOLS
     with ThreadPoolExecutor() as pool:
@@ -117,7 +117,7 @@ SHELL = re.compile(
 
 
 def _changed(running: Topology, run: Path) -> list[str]:
-    """Variables whose value would differ for replicas after a new start."""
+    """Variables whose value would differ for replicas after a restart."""
     program = run / build.FOLDER / Path(running.service.program).name
     now = processes.make(run, program, running.service, _own(running, run))
     before = pids.environment(supervisor.pid(run) or 0)

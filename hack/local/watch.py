@@ -103,7 +103,7 @@ def roll(topology: Topology, program: Path, run: Path) -> None:
 
 
 def _restart(replica: Replica, topology: Topology, run: Path) -> None:
-    """Stops a replica like Kubernetes does, and returns when its successor receives requests."""
+    """Stops a replica as Kubernetes does, and returns when its successor receives requests."""
     since = supervisor.mark(run)
     if supervisor.state(run, replica.name) not in STOPPED:
         supervisor.stop(run, replica.name)

@@ -15,7 +15,7 @@ class Result:
 
 
 class Silence(Exception):
-    """The machine has ended, or does not respond in time."""
+    """The machine has stopped, or it does not respond in time."""
 
 
 def run(port: socket.socket, script: str, patience: float) -> Result:

@@ -83,7 +83,7 @@ def modules(folder: Path) -> dict[str, Path]:
 def in_order(files: Mapping[str, Path], names: Iterable[str]) -> list[str]:
     order: dict[str, None] = {}
     for name in names:
-        # The section .modinfo of a module names its dependencies.
+        # A module's .modinfo section names its dependencies.
         field = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
         needs = field[1].decode().replace("-", "_").split(",") if field else []
         order.update(dict.fromkeys(in_order(files, filter(None, needs))))

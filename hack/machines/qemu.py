@@ -25,7 +25,7 @@ PROBE = 5.0
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 
-# Late timers of the guest are no defect while emulated CPUs wait for a real one. Without
+# Late timers in the guest are not a defect while emulated CPUs are waiting for a real one. Without
 # tsc=reliable, the guest considers the TSC unstable and reads the HPET, which takes twice as long.
 # By default, Debian's kernel zeroes all memory it allocates.
 PATIENT = "mitigations=off no_timer_check nowatchdog tsc=reliable init_on_alloc=0 rcupdate.rcu_cpu_stall_timeout=300"

@@ -1,4 +1,5 @@
-"""Runs Vale over files: Markdown as it is, of other files what `extract` finds; and says which files it reads."""
+"""Runs Vale on Markdown files and on the text that `extract` finds in other files, and decides
+which files to read."""
 
 import argparse
 import subprocess

@@ -1,4 +1,4 @@
-"""Finds what people read in source files: comments, messages, titles.
+"""Finds the text that people read in source files: comments, messages, titles.
 
 The result is Markdown in which each text keeps its line number.
 """
@@ -46,7 +46,7 @@ _MARKS = re.compile(r"(?m)^[ \t]*(?://[/!]?|#+(?: --)?|\*)[ \t]?")
 
 
 def markdown(path: str, source: str) -> str | None:
-    """Each text on its own line; None for another kind of file."""
+    """Each text on its own line; None for other kinds of files."""
     patterns = _patterns(path)
     if not patterns:
         return None
@@ -110,7 +110,7 @@ def _doc(text: str) -> str:
 
 
 def _message(text: str) -> str:
-    """Returns a string of several words that is no query, without quotes and escapes."""
+    """Returns a string of several words that is not a query, without quotes and escapes."""
     words = re.sub(r"\\[nrt\"\\]|\\$", " ", text[1:-1], flags=re.MULTILINE)
     return words if _WORDS.search(words) and not _QUERY.search(words) else ""
 

@@ -123,7 +123,7 @@ def pin(charts: list[Path], pushed: list[Artefact]) -> None:
 
 
 def changed(values: str, block: str, key: str, new: str) -> str:
-    """Returns the values with another value for a key in a top-level block."""
+    """Returns the values with a different value for a key in a top-level block."""
     # Only lines of the block and comments precede the key.
     inside = rf"^{block}:\n(?:(?:[ #].*)?\n)*?  {key}: *(?P<value>\S*)"
     if found := re.search(inside, values, re.MULTILINE):

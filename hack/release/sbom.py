@@ -1,7 +1,8 @@
 """Writes an image's SBOM as a CycloneDX document, which adds what syft cannot find.
 
 A Rust program does not list its crates. Labels of the image name Envoy and the C library. syft
-knows Envoy only up to 1.39, and files of Debian only together with its list of packages.
+recognizes Envoy only up to 1.39, and it recognizes Debian's files only together with Debian's
+package list.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Keeps the version in the file VERSION, and its copies in other files.
+"""Manages the version in the VERSION file and its copies in other files.
 
 Cargo itself writes and checks its lock file.
 """

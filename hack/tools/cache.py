@@ -22,7 +22,7 @@ def log(name: str) -> Path:
 
 
 def key(*parts: str | bytes) -> str:
-    """A short key of content: another lock file or flag results in another key."""
+    """A short key for content: a different lock file or flag results in a different key."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)

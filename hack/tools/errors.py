@@ -22,7 +22,7 @@ def status_of(command: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has closed the pipe, like head(1). At exit, Python flushes once more, which
-        # must not fail again (Python's documentation of signal, "Note on SIGPIPE").
+        # The reader has closed the pipe, as head(1) does. At exit, Python flushes again, which must
+        # not fail again (Python's documentation of signal, "Note on SIGPIPE").
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

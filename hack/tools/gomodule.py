@@ -1,7 +1,7 @@
 """Tools built from Go modules.
 
 Most are built in their authors' module, with its go.mod and go.sum; the module's hash in tools.toml
-pins everything. The others are tools of our own modules.
+pins everything. The other tools come from our own modules.
 """
 
 import json
@@ -41,7 +41,7 @@ def build_for(tool: Tool, arch: str) -> Path:
 
 
 def _name(tool: Tool) -> str:
-    """The tool's name, or the module's if its tools are built together."""
+    """The tool's name, or the module's name if its tools are built together."""
     return tool.go.module if tool.go.together else tool.name
 
 
@@ -85,7 +85,7 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
     module = source(tool)
     go = _need_go(tool)
     name = _name(tool)
-    # The pattern `tool` is every tool of the go.mod (go help packages).
+    # The `tool` pattern matches every tool in go.mod (go help packages).
     packages = "tool" if tool.go.together else tool.go.package
     fresh = program.parent / "new"
     log = cache.log(name)

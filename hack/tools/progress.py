@@ -76,6 +76,6 @@ def tail(file: Path, count: int) -> list[str]:
 
 
 def _shown(line: str) -> str:
-    """What a terminal would show at the end: a progress bar overwrites itself."""
+    """The text that a terminal would show at the end, because a progress bar overwrites itself."""
     parts = [part for part in line.split("\r") if part.strip()]
     return parts[-1].rstrip() if parts else ""

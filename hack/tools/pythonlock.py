@@ -122,8 +122,8 @@ def write(name: str) -> None:
 
 
 def _resolved(name: str, machine: str, python: str) -> dict | None:
-    """What pip would install (its installation report); None if a package has no wheel for this
-    target.
+    """The packages that pip would install, from its installation report; None if a package has no
+    wheel for this target.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"

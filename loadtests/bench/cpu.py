@@ -78,7 +78,8 @@ class Machine:
 
 @dataclass
 class Watch:
-    """Counts what processes and the rest of the machine have done since this object was created."""
+    """Counts the work that processes and the rest of the machine have done since this object was
+    created."""
 
     used: Callable[[], float]
 

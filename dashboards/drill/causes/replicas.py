@@ -78,11 +78,11 @@ def drain_stuck(place: Place) -> Iterator[Labels]:
     place.stack.callback(freezer.thaw)
     place.begins()
     server.signal(signal.SIGTERM)
-    # The process's first thread has the process's ID. The others, including the admin port's,
-    # continue.
+    # The process's first thread has the process's ID. The other threads, including the admin port's
+    # thread, continue.
     place.until(lambda: b'"settling"' in ask(server.admin, "/lanes").body, "the drain begins")
-    # The process's first thread has the process's id. The others, including the admin port's,
-    # continue.
+    # The process's first thread has the process's id. The other threads, including the admin port's
+    # thread, continue.
     freezer.freeze(server.pid, thread=server.pid)
     yield {"service": "server", "pod": server.name}
     freezer.thaw()

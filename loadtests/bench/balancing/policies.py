@@ -31,7 +31,7 @@ STEADY = ("homogeneous", "half", "mixed")
 
 
 def is_large(replicas: int, gateways: int) -> bool:
-    """Whether a small machine can run only few policies of this shape."""
+    """Whether a small machine can run only a few policies of this shape."""
     return replicas * gateways >= LARGE
 
 

@@ -114,8 +114,8 @@ def build(
 
 
 def _placed(name: str, program: Path) -> Path:
-    """A copy whose path is as long as the other build's. The path is on the stack above main and
-    shifts everything after it, which can make a program faster or slower (Mytkowicz and others,
+    """A copy whose path is as long as the other build's path. The path is on the stack above main
+    and shifts everything after it, which can make a program faster or slower (Mytkowicz and others,
     ASPLOS 2009).
     """
     place = PLACE / "programs" / name / SERVER

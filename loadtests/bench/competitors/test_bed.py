@@ -60,7 +60,7 @@ class CompetitorsBed(TestBed):
 
     def beside(self, subject: Subject, *, first: bool = False) -> Place:
         """The generator's place: the CPU that the server does not use, or all CPUs; `first` if it
-        takes little.
+        needs little CPU time.
         """
         others = [cpu for cpu in self.cpus if cpu not in subject.process.cpus]
         return Place(others or list(self.cpus), first)

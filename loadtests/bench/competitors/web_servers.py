@@ -150,7 +150,7 @@ def nginx(
         more=more,
         static=STATIC,
         threads=threads,
-        # As root, nginx would switch to nobody, who cannot enter the folder.
+        # As root, nginx would switch to the user nobody, which cannot enter the folder.
         user=getpass.getuser(),
     )
     file.write_text(text)

@@ -27,7 +27,7 @@ class ConnectionsBed(TestBed):
 
     @property
     def clients(self) -> Place:
-        """CPU of the clients: the one that their server does not use."""
+        """The clients' CPU, which their server does not use."""
         return Place([self.cpus[1]])
 
 
@@ -45,7 +45,7 @@ class Part:
         return plan.rounds if plan.quick else max(1, round(self.rounds * plan.rounds))
 
     def prepare(self, bed: ConnectionsBed) -> None:
-        """Prepares what all rounds share."""
+        """Prepares the state that all rounds share."""
 
     def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
         """Measures these arms in order; rows contain the `arm`, and a `line` if it has several."""

@@ -49,7 +49,7 @@ class Stage:
         return sorted(last - first for last, first in pairs if last is not None)
 
     def last(self, column: str) -> float:
-        """When the last connection reached the event, in seconds."""
+        """Time at which the last connection reached the event, in seconds."""
         return max((at for at in self.columns[column] if at is not None), default=0.0) / 1e3
 
 
@@ -111,7 +111,8 @@ class Holders:
         return list(self._pool.map(lambda pair: pair[0].measure(pair[1]), told))
 
     def close(self) -> None:
-        """Ends the threads; a thread that waits for its process ends with it."""
+        """Stops the threads; a thread that is waiting for its process stops when the process
+        exits."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -125,8 +126,8 @@ def holders(
     with ExitStack() as parts:
         found = []
         for index in range(processes):
-            # Each process starts with a different server, so that all servers get equally many
-            # connections.
+            # Each process starts with a different server, so that all servers get the same number
+            # of connections.
             first = index % len(to)
             addresses = ",".join([*to[first:], *to[:first]])
             mine = {"from": f"127.0.{1 + index}.1", **options} if processes > 1 else options

@@ -1,4 +1,5 @@
-"""`connections`: measures the cost of idle, moving and slow connections, and of many at once."""
+"""`connections`: measures the cost of idle, moving and slow connections, and of many connections at
+once."""
 
 import argparse
 import random

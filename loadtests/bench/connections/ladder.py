@@ -63,7 +63,8 @@ class Ladder(Part):
     def serving(
         self, bed: ConnectionsBed, cpus: list[int], connections: int, *flags: str, gateway: bool
     ) -> AbstractContextManager[Fleet]:
-        """Starts processes for this many connections, none of which holds more than it may."""
+        """Starts processes for this many connections, none of which holds more connections than it
+        may."""
         most = networks.most_connections()
         processes = max(REPLICAS, -(-connections // most))
         flags = ("--static.root", str(self._root), *flags)
@@ -269,7 +270,7 @@ class AtOnce(Ladder):
 
 
 def _together(serving: Fleet, begin: Callable[[], Stage]) -> Row:
-    """The figures of all connections together, the kernel's counters, and the CPU time."""
+    """Combined figures for all connections, the kernel's counters, and the CPU time."""
     kernel, watch = Kernel(), Watch(serving.cpu_seconds)
     stage = begin()
     return {

@@ -47,7 +47,8 @@ class Experiment:
             yield from ({**task, **row} for row in ([rows] if isinstance(rows, dict) else rows))
 
     def enough(self, rows: Sequence[Row], number: int, plan: Plan) -> bool:
-        """Whether to stop after this round; by default after the planned number."""
+        """Whether to stop after this round; by default, a run stops after the planned number of
+        rounds."""
         return number >= plan.rounds
 
     def optional(self, task: Task) -> bool:
@@ -77,7 +78,8 @@ class Experiment:
         return page
 
     def failed(self, record: Record) -> int:
-        """Requests with a wrong response or none; if there are any, the exit status is 1."""
+        """Requests with a wrong response or without a response; if there are any, the exit status
+        is 1."""
         return sum(row.get("wrong", 0) for row in record.rows)
 
     def unfit(self) -> str:

@@ -126,7 +126,7 @@ def measured(
     during: AbstractContextManager = _NOTHING,
     **options: object,
 ) -> Figures:
-    """Runs a load of the generator `program`, which connects and warms up before; CPU time per
+    """Runs a load of the generator `program`, which connects and warms up first; CPU time per
     request is in µs.
 
     `during` is open during the measurement.

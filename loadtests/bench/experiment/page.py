@@ -147,8 +147,8 @@ def middle(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
 
 
 def verdict(values: Sequence[float], limit: float, *, least: bool = False) -> str:
-    """A sentence with the values, and whether their median meets a target: at most, or with `least`
-    at least, the limit.
+    """A sentence with the values and whether their median meets a target: at most the limit or,
+    with `least`, at least the limit.
     """
     met = median(values) >= limit if least else median(values) <= limit
     word = "least" if least else "most"

@@ -35,7 +35,7 @@ FIGURES = (
 
 
 class Gateway(Experiment):
-    """Measures every proxy in a closed loop, and at a rate that is the same for all."""
+    """Measures every proxy in a closed loop, and at a rate that is the same for all proxies."""
 
     name = "gateway"
     title = "Cost of a request in the gateway"

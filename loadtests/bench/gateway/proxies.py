@@ -38,7 +38,7 @@ def configuration(
     chart: Path = render.CHART,
     more: Mapping[str, object] | None = None,
 ) -> dict:
-    """The chart's configuration for a pool; the port is a placeholder. `more` contains other
+    """The chart's configuration for a pool; the port is a placeholder. `more` contains additional
     values.
     """
     endpoints = [

@@ -78,7 +78,8 @@ pub(crate) struct ClientLoop {
     setting: Setting,
     poll: Poll,
     pub(crate) clients: Vec<Client>,
-    /// When each slow connection continues. All pauses are equal, so the queue stays in order.
+    /// Time at which each slow connection continues. All pauses are equal, so the queue stays in
+    /// order.
     slow: VecDeque<(Instant, usize)>,
     buffer: Vec<u8>,
     events: Vec<Event>,
