@@ -23,7 +23,7 @@ ALL = "all"
 
 
 def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]:
-    """Percentiles of sorted values like k6: interpolated between the two nearest."""
+    """Percentiles of sorted values, interpolated between the two nearest values as in k6."""
     found = []
     for percent in percents:
         rank = (len(values) - 1) * percent / 100

@@ -1,4 +1,4 @@
-"""The command `suite`, which runs every scenario and writes an overview page."""
+"""The `suite` command, which runs every scenario and writes an overview page."""
 
 import argparse
 import sys
@@ -77,6 +77,6 @@ def _status(found: tuple[Run, Path] | str) -> int:
 
 
 def _base(options: argparse.Namespace, name: str) -> Run | None:
-    """The same scenario of the earlier suite, if it contains it."""
+    """The same scenario in the earlier suite, if that suite contains it."""
     folder = options.base and options.base / f"{name}-latest"
     return record.read(folder) if folder and folder.is_dir() else None

@@ -1,7 +1,7 @@
 """Everything that starts processes: used by `make up`, tests, benchmarks and drills.
 
-`process` starts and ends a program, `ports` draws free ports, `http` sends requests, and
-`http_server` answers them; each other module is one kind of process. Of this repository, the
+`process` starts and stops a program, `ports` draws free ports, `http` sends requests, and
+`http_server` answers them; each other module is one kind of process. From this repository, the
 package imports only hack/tools, which finds programs.
 """
 

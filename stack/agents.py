@@ -69,8 +69,8 @@ class Drain(Process):
 
 @contextmanager
 def drain(gateway: Gateway, folder: Path, *flags: str) -> Iterator[Drain]:
-    """Runs `gateway-agent drain` as a gateway pod does; kills the drain if it still runs at the
-    end.
+    """Runs `gateway-agent drain` as a gateway pod does; kills the drain if it is still running at
+    the end.
     """
     admin = f"--admin={urlsplit(gateway.admin).netloc}"
     with command(folder, "drain", admin, "--log-format=json", *flags) as running:

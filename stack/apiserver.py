@@ -69,7 +69,7 @@ class Api:
 
     @contextmanager
     def namespace(self, level: str = "restricted") -> Iterator[str]:
-        """A namespace for the caller alone, with a level of Pod Security."""
+        """A namespace for the caller alone, with a Pod Security level."""
         name = f"test-{secrets.token_hex(4)}"
         metadata = {"name": name, "labels": pod_security(level)}
         created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
@@ -78,7 +78,7 @@ class Api:
         try:
             yield name
         finally:
-            # Node ports belong to no namespace: the next test may claim the same ones.
+            # Node ports belong to no namespace, so the next test may claim the same ports.
             self.kubectl("delete", "service", "--all", "--namespace", name)
 
     def call(
@@ -113,7 +113,7 @@ class Api:
         self, program: str, *arguments: str | Path, text: str = ""
     ) -> subprocess.CompletedProcess[str]:
         argv = [self.programs[program], "--kubeconfig", self.kubeconfig, *arguments]
-        # This server's discovery cache is useless for the next one.
+        # This server's discovery cache is useless for the next server.
         env = {**os.environ, "KUBECACHEDIR": str(self.kubeconfig.parent / "cache")}
         return subprocess.run(
             argv, input=text, capture_output=True, text=True, check=False, env=env
@@ -134,7 +134,7 @@ def running(folder: Path) -> Iterator[Api]:
 
 
 def make(folder: Path, port: int) -> tuple[Api, list[Process]]:
-    """Uses three ports from `port` on. Returns the processes in start order."""
+    """Uses three consecutive ports, starting with `port`. Returns the processes in start order."""
     folder.mkdir(exist_ok=True)
     programs = resolve.ensure(PROGRAMS)
     token = secrets.token_hex(16)

@@ -47,7 +47,8 @@ class Authority:
         return (self.folder / f"{self.name}.crt").read_bytes()
 
     def issue(self, *names: str, days: int = 30) -> Pair:
-        """Issues a certificate for clients and servers with these subject alternative names; negative `days` are over."""
+        """Issues a certificate for clients and servers with these subject alternative names; with
+        negative `days`, the certificate has expired."""
         file, key, request = (self.folder / f"leaf.{end}" for end in ("crt", "key", "csr"))
         extensions = self.folder / "leaf.ext"
         extensions.write_text(

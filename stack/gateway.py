@@ -52,8 +52,8 @@ class Gateway:
         """The statistic with this full name; 0 before the first count.
 
         Envoy counts a request to a replica, a retry, a limit and a rejection before it sends the
-        reply, so one look after the reply is enough. It counts the ends of connections and requests
-        afterwards.
+        reply, so one read after the reply is enough. Envoy counts closed connections and finished
+        requests afterwards.
         """
         lines = ask(self.admin, f"/stats?filter=^{name}$").body.decode().splitlines()
         return int(lines[0].rpartition(" ")[2]) if lines else 0
@@ -101,9 +101,9 @@ def gateway_to(
     span immediately.
 
     The health check timeout exceeds any delay on a busy machine, so only a missing replica fails
-    them. `values` of the chart override those of the fixture. `change` edits what no chart value
-    sets. A `dynamic` Envoy reads routes from an agent's files, which must exist. `within` is a
-    command that runs Envoy.
+    the check. `values` are chart values that override the fixture's values. `change` edits what no
+    chart value sets. A `dynamic` Envoy reads routes from an agent's files, which must exist.
+    `within` is a command that runs Envoy.
     """
     first = free_ports(4)
     own = {

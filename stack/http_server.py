@@ -17,7 +17,8 @@ class Request(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def body(self) -> bytes:
-        """Handles chunked bodies: each chunk follows a line with its size, and the last is empty."""
+        """Handles chunked bodies: each chunk follows a line with its size, and the last chunk is
+        empty."""
         if self.headers["transfer-encoding"] != "chunked":
             return self.rfile.read(int(self.headers.get("content-length", 0)))
         body = b""

@@ -21,8 +21,8 @@ class Load:
     connection that closes after a request was sent is a failure.
 
     The context starts with the first responses and ends with the last response of every client.
-    After a response with `Connection: close`, a client connects to `url` again, which may by then
-    name another server.
+    After a response with `Connection: close`, a client connects to `url` again, which may lead to a
+    different server by then.
     """
 
     url: str

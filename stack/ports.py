@@ -40,7 +40,7 @@ _lock = Lock()
 def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
     """First of `count` consecutive ports that are free at an IPv4 address; no port is given twice.
 
-    At 0.0.0.0: free at every address.
+    For 0.0.0.0, the ports are free at every address.
     """
     low, high = bounds()
     with _lock:

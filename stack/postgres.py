@@ -1,7 +1,7 @@
-"""A PostgreSQL: its programs, files, process and databases.
+"""A PostgreSQL server: its programs, files, process and databases.
 
-It runs as an unprivileged user, so its data and, if need be, its programs are in a folder that this
-user can enter. It outlives this process: any process that knows its folder can stop it.
+It runs as an unprivileged user, so its data and, if necessary, its programs are in a folder that
+this user can enter. It outlives this process: any process that knows its folder can stop it.
 """
 
 import itertools
@@ -85,7 +85,7 @@ class Postgres:
             "max_connections": self.settings.connections,
             "unix_socket_directories": "",
             "hba_file": self.home / "pg_hba.conf",
-            # JIT needs a library of 110 MB that is not unpacked, and does not speed up these
+            # JIT needs a 110 MB library that is not unpacked, and it does not speed up these
             # queries.
             "jit": "off",
             "log_line_prefix": "%m [%p] %q%u@%d ",
@@ -97,7 +97,7 @@ class Postgres:
         return [str(self.programs["postgres"]), "-D", str(self.data), *flags]
 
     def psql(self, *arguments: str, database: str = ROLE) -> subprocess.CompletedProcess[str]:
-        """As the superuser; the caller judges the result."""
+        """Runs as the superuser; the caller checks the result."""
         environment = {**self.programs.environment(), **self.client(database)}
         argv = [self.programs["psql"], "--no-psqlrc", *arguments]
         return subprocess.run(
@@ -121,7 +121,7 @@ class Postgres:
         }
 
     def query(self, statement: str, database: str = ROLE) -> list[list[str]]:
-        """As the superuser; returns rows with each field as text."""
+        """Runs as the superuser; returns rows with each field as text."""
         flags = ["--tuples-only", "--no-align", "--field-separator=\t", "--set=ON_ERROR_STOP=1"]
         result = self.psql(*flags, "--command", statement, database=database)
         if result.returncode != 0:

@@ -45,8 +45,8 @@ class Process:
         """The process runs in the folder of its log. `output` is a file for its stdout, which
         otherwise also goes to the log.
 
-        `ending` is the signal that requests the end. With `ends`, the process may end by itself, as
-        a load does. The other arguments go to Popen.
+        `ending` is the signal that asks the process to exit. With `ends`, the process may exit by
+        itself, as a load does. The other arguments go to Popen.
         """
         self.name = name
         self.argv = [str(word) for word in argv]
@@ -104,7 +104,7 @@ class Process:
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """Stops the process, and waits until none of its threads runs any more."""
+        """Stops the process, and waits until none of its threads is running."""
         self.signal(signal.SIGSTOP)
         # proc(5): the state follows the name, which is in brackets.
         eventually(
@@ -125,7 +125,7 @@ class Process:
                 yield task, (task / file).read_text()
 
     def terminate(self) -> None:
-        """Requests the end of the process; a replica then drains."""
+        """Asks the process to exit; a replica then drains."""
         self._asked = True
         if self.running:
             # A stopped process handles no other signal.
@@ -159,7 +159,7 @@ class Process:
 def running(
     name: str, argv: Sequence[object], folder: Path, *more: object, **options: object
 ) -> Iterator[Process]:
-    """Yields a ready process that ends with the context; the arguments go to `Process`."""
+    """Yields a ready process that is stopped with the context; the arguments go to `Process`."""
     process = Process(name, argv, folder, *more, **options)
     try:
         yield process.start()

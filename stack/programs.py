@@ -16,7 +16,7 @@ def program(name: str) -> Path:
 
 
 def run(name: str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; the caller judges the result."""
+    """Runs a program to completion; the caller checks the result."""
     return subprocess.run(
         [program(name), *arguments],
         env={**os.environ, **variables},
@@ -35,8 +35,8 @@ def example(name: str) -> Path:
 def _folder() -> Path:
     """BINARIES if set; otherwise builds the programs.
 
-    Builds all programs together, like an earlier `cargo test`: a build without the tests would use
-    fewer features of the dependencies and compile them once more.
+    Builds all programs together, as an earlier `cargo test` did: a build without the tests would
+    use fewer features of the dependencies and compile them again.
     """
     if folder := os.environ.get("BINARIES"):
         return Path(folder).resolve()

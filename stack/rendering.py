@@ -1,4 +1,4 @@
-"""Renders the charts with the real Helm and judges Envoy configurations with the real Envoy."""
+"""Renders the charts with the real Helm and checks Envoy configurations with the real Envoy."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A replica: `corelane-server` as a process, where it listens, and what its admin port shows."""
+"""A replica: `corelane-server` as a process, its addresses, and the data on its admin port."""
 
 import json
 import tempfile
@@ -97,8 +97,8 @@ def command(
 def servers(program: Path) -> Iterator[Callable[..., Server]]:
     """Starts servers on free ports; kills those still running at the end.
 
-    Each has two lanes unless flags set another number: on a larger machine, more lanes would need
-    more database connections than the database allows.
+    Each server has two lanes unless flags set a different number: on a larger machine, more lanes
+    would need more database connections than the database allows.
     """
     started: list[Server] = []
 

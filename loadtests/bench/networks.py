@@ -65,7 +65,8 @@ SETTLED_WITHIN = 10.0
 
 @contextmanager
 def own() -> Iterator[None]:
-    """Moves this process and its children into a separate network namespace during the context."""
+    """Moves this process and its children into a separate network namespace for the duration of the
+    context."""
     ip = resolve.ensure(["ip"])["ip"]
     libc = ctypes.CDLL(None, use_errno=True)
     outside = os.open("/proc/self/ns/net", os.O_RDONLY)

@@ -155,8 +155,8 @@ def _figures(same: list[Part]) -> dict[str, Figure]:
 
 
 def _figures_of(found: dict[int, dict]) -> dict[str, Figure]:
-    """Figures that scenarios computed, such as the knee: each runner's is for its share of the
-    load.
+    """Figures that scenarios computed, such as the knee: each runner's figure applies to its share
+    of the load.
     """
     return {
         f"{name} of runner {index}" + ("" if place == ALL else f", {place}"): Figure(**figure)

@@ -39,7 +39,7 @@ class Runner:
         return self.begun and self.exit_code is None
 
     def summary(self) -> dict | None:
-        """Its k6's summary; None if k6 wrote none."""
+        """Summary of the runner's k6; None if k6 wrote no summary."""
         return find_summary(self.log.read_text(errors="replace")) if self.log.exists() else None
 
 
@@ -53,7 +53,7 @@ class Ended:
     """Start time of the runners in whole Unix seconds."""
 
     def reasons(self) -> list[str]:
-        """Why a run failed; empty for a run that passed."""
+        """Reason why a run failed; empty for a run that passed."""
         if self.complete:
             return []
         troubles = [f"runner {each.index}: {each.trouble}" for each in self.runners if each.trouble]
@@ -138,7 +138,8 @@ def _look(pod: dict, runner: Runner) -> None:
     runner.trouble = ""
     for condition in status.get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            # Keep the first sentence, which names what nodes lack. The others describe preemption.
+            # Keep the first sentence, which names what the nodes lack. The other sentences describe
+            # preemption.
             runner.trouble = condition.get("message", condition["reason"]).partition(". ")[0]
     for container in status.get("containerStatuses", []):
         (kind, state), *_ = container["state"].items()

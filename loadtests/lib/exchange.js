@@ -1,4 +1,4 @@
-// Sends one request on a route, checks its response, and counts the exceptions of a script.
+// Sends one request on a route, checks its response, and counts a script's exceptions.
 
 import { check } from 'k6';
 import http from 'k6/http';

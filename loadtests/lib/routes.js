@@ -1,4 +1,4 @@
-// The routes that smoke requests: how to request each, and its only right response.
+// The routes that smoke requests: how to request each route, and its only correct response.
 //
 // A route has the `name` of its series, the `status` and `type` of its responses, and `ask(random)`,
 // which returns the path of one request and `body`: the expected text, or a test of the response.
@@ -72,7 +72,7 @@ function hasLength(bytes) {
   return (response) => response.body.length === bytes;
 }
 
-// The right answers, computed in a different way from the service.
+// The correct answers, computed in a different way from the service.
 
 /** Returns exactly half of a decimal number, as a BigInt count of its smallest digit. */
 function half(n) {

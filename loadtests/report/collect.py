@@ -189,7 +189,7 @@ KEPT = ("http_req_duration,", "checks,", "dropped_iterations,", "vus,", "metric_
 
 
 def read(lines: Iterable[str], started: float, collector: Collector, progress: Progress) -> None:
-    """`started` is the zero of the run's seconds."""
+    """`started` is the time from which the run's seconds are counted."""
     rows = csv.reader(line for line in lines if line.startswith(KEPT))
     reader = None
     for row in rows:

@@ -92,7 +92,7 @@ def _part(document: html.Document, run: Run, part: Part, base: Part | None) -> l
         body.insert(0, f"<h2>{html.escape(part.name)}</h2>")
     charts = []
     # The chart of the parts already shows this curve if there are other parts; with several routes,
-    # these are relevant.
+    # the routes' curves are relevant.
     if part.percentiles.get(part.whole) and (alone or base or len(part.routes) > 2):
         charts.append(plots.percentiles(part, base))
     if ALL in part.over_time:

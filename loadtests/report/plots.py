@@ -178,7 +178,7 @@ def _repeated(index: int) -> dict[str, str]:
 
 
 def _slowest_routes(part: Part) -> list[str]:
-    """Routes with their own line; none if there is one route, which equals all."""
+    """Routes with their own line; none if there is only one route, which equals all requests."""
     names = [name for name in _routes(part) if name in part.percentiles]
     by_p99 = sorted(names, key=lambda name: -part.routes[name].latency_ms.get("p99", 0.0))
     kept = set(by_p99[:ROUTES])

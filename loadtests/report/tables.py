@@ -19,7 +19,7 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """The first column contains names, the others figures."""
+    """The first column contains names, and the other columns contain figures."""
 
     head: list[str]
     rows: list[list[str]]

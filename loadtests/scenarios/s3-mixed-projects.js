@@ -1,8 +1,8 @@
 // A page, a load and a save at the same time: S3's users, as many as VUS, ten rounds each.
 //
-// `users` is the published test: all users at once, each with a page of 4 KiB, a load and a save of its
-// own project, ten times. It is a closed loop, so its figure is the total time. `open` judges latency: it
-// sends the same three requests, each when it is due. Saving requires TOKEN.
+// `users` is the published test: all users at once, each with a 4 KiB page, a load and a save of
+// its own project, ten times. It is a closed loop, so its figure is the total time. `open` judges
+// latency: it sends the same three requests, each when it is due. Saving requires TOKEN.
 
 import exec from 'k6/execution';
 

@@ -67,7 +67,7 @@ def _version(*argv: str) -> str:
 
 
 def unfit() -> str:
-    """Why the table does not apply to this machine, if so."""
+    """Reason why the table does not apply to this machine, if it does not."""
     if platform.machine() != "x86_64":
         return f"the table is of x86-64, this machine is {platform.machine()}"
     if not re.search(r"^flags\b.* avx2\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):

@@ -1,4 +1,5 @@
-"""Runs corelane-server under callgrind, and reads its threads' instructions after it has ended."""
+"""Runs corelane-server under callgrind, and reads its threads' instruction counts after it has
+exited."""
 
 import hashlib
 import os
@@ -43,8 +44,8 @@ class Settings:
 
 @dataclass
 class Counted:
-    """A server under callgrind; after its end, the instructions of its lane and of the threads that the lane
-    started.
+    """A server under callgrind. After it has exited, it provides the instruction counts of its lane
+    and of the threads that the lane started.
     """
 
     port: int
@@ -57,7 +58,7 @@ class Counted:
 def counted(
     valgrind: Path, program: Path, settings: Settings, pem: Pem, folder: Path
 ) -> Iterator[Counted]:
-    """Runs a server in an empty folder, and ends it so that callgrind writes its counts."""
+    """Runs a server in an empty folder, and stops it so that callgrind writes its counts."""
     port = free_ports()
     out = folder / "callgrind"
     argv = [str(valgrind), "--tool=callgrind", "--separate-threads=yes", "--vgdb=no", "--quiet"]
@@ -95,7 +96,7 @@ def counted(
 
 def _first_of_all(process: subprocess.Popen[bytes]) -> None:
     """Gives the server real-time priority if that is allowed. A lane measures how long its handlers
-    occupy it, and requests that seem expensive take another code path.
+    occupy it, and requests that seem expensive take a different code path.
     """
     with suppress(PermissionError):
         os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(1))
@@ -109,8 +110,8 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
     argv = [str(program), "--listen", f"127.0.0.1:{port:05}", "--admin.listen", "127.0.0.1:0"]
     argv += ["--lanes", "1", "--pin", "off", "--replica", "bench", "--log.level", "warn"]
     argv += ["--drain.settle", "0s", "--static.root", str(static)]
-    # Programs take about fifty times as long under callgrind, and none of these requests is to
-    # count as expensive.
+    # Programs take about fifty times as long under callgrind, but none of these requests may count
+    # as expensive.
     argv += ["--slow-lanes.mode", "on", "--slow-lanes.bound", "1s"]
     if settings.database:
         tokens = folder / "tokens"

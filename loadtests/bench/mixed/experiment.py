@@ -76,7 +76,7 @@ class MixedBed(TestBed):
 
 
 class Mixed(Experiment):
-    """Each task has three loops: at full speed, at half that rate, and only pages."""
+    """Each task has three loops: at full speed, at half that rate, and with pages only."""
 
     name = "mixed"
     title = "A page, a load and a save"
@@ -219,7 +219,8 @@ def _between(before: str, after: str) -> dict[str, float]:
 
 
 def _sync_ms() -> float:
-    """Median time of a write and fdatasync(2) of one document's size: the floor of a save."""
+    """Median time of a write and fdatasync(2) of one document's size: the minimum time of a
+    save."""
     times = []
     with tempfile.TemporaryFile(dir=ELSEWHERE, buffering=0) as file:
         for _ in range(SYNCS):

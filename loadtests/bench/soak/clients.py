@@ -133,7 +133,7 @@ async def _aborted_upload(connection: _Connection, rng: random.Random) -> None:
 
 
 async def _gone_in_handler(connection: _Connection, rng: random.Random) -> None:
-    """Leaves while the handler runs, or before it starts."""
+    """Leaves while the handler is running, or before it starts."""
     for _ in range(rng.randint(1, 3)):
         await connection.send(_request("/work?ops=1000000"))
     await asyncio.sleep(rng.uniform(0, 0.003))
@@ -160,7 +160,7 @@ async def _idle(_connection: _Connection, rng: random.Random) -> None:
 
 
 async def _not_http(connection: _Connection, rng: random.Random) -> None:
-    """Sends bytes that are no request; reads the server's reaction."""
+    """Sends bytes that are not a request; reads the server's reaction."""
     await connection.send(rng.randbytes(rng.randint(1, 200)) + b"\r\n\r\n")
     await asyncio.wait_for(connection.reader.read(), 0.5)
 

@@ -48,8 +48,8 @@ class Pool(Startable):
 
 
 def lanes(count: int, placement: str = "hashed") -> Replica:
-    """Unpinned lanes, because the generator may use the same CPUs. No request times out while 1,000
-    expensive ones wait before it.
+    """Unpinned lanes, because the generator may use the same CPUs. No request times out even if
+    1,000 expensive requests are queued ahead of it.
     """
     flags = [
         word for name in ("request", "header", "stall") for word in (f"--timeouts.{name}", "10m")
@@ -158,7 +158,7 @@ class Threads(Experiment):
         ):
             row = visited(process, load, warm_up)
         if setting.neighbours:
-            # The computing programs are no disturbance.
+            # The computing programs do not count as a disturbance.
             del row["others_cores"]
         return row
 

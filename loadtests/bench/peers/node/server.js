@@ -17,12 +17,12 @@ const { values: options } = parseArgs({
 });
 
 const SETTINGS = {
-  // Like other servers. Proxies keep a connection longer than the default of 5 s.
+  // Matches the other servers. Proxies keep a connection longer than the default of 5 s.
   keepAliveTimeout: 75_000,
 };
 
-// WebAssembly, because JavaScript has no integers of 64 bits, and a step takes 100 to 200 ns with BigInt. The module
-// in its text format:
+// WebAssembly, because JavaScript has no 64-bit integers, and a step takes 100 to 200 ns with
+// BigInt. The module in its text format:
 //
 // ```
 //   (func (export "iterate") (param $ops i64) (result i64) (local $state i64)
@@ -106,7 +106,7 @@ function route(request, response) {
   } else if (path === "/work" || path.startsWith("/work/")) {
     work(response, mark < 0 ? "" : url.slice(mark + 1));
   } else if (options.static && path.startsWith("/static/")) {
-    // Like in Express, because Node has no file server.
+    // As in Express, because Node has no file server.
     send(request, path.slice("/static".length), { root: options.static }).pipe(response);
   } else {
     notFound(response);

@@ -1,9 +1,10 @@
-//! A replica of the corelane library whose requests hold their lane for a given time without
+//! A replica built on the corelane library, whose requests hold their lane for a given time without
 //! using CPU. Many of them fit on a small machine, and queues, load reports and probes are real.
 //!
 //! Lines on standard input change it while it runs. `speed 0.4` slows its virtual CPU to 0.4.
-//! `times 5 100` makes `/hello` take 5 ms and `/work` 100 ms of it (10 and 10 at first). `fail 1`
-//! makes it answer 500 at once, `fail 0` ends that. It ends with its standard input.
+//! `times 5 100` makes `/hello` take 5 ms of it and `/work` 100 ms (initially 10 ms each). `fail 1`
+//! makes the replica answer with 500 immediately, and `fail 0` stops that. The replica exits when
+//! its standard input ends.
 
 mod virtual_cpu;
 
@@ -35,7 +36,7 @@ struct Options {
     /// Address of the admin port.
     #[arg(long)]
     admin: SocketAddr,
-    /// Lanes, each with a virtual CPU of its own.
+    /// Lanes, each with its own virtual CPU.
     #[arg(long, default_value_t = 1)]
     lanes: usize,
     /// Without slow lanes: `/work` holds its lane.
@@ -88,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The replies of the reference service, `/work` without iterations.
+/// The reference service's replies, but without iterations in `/work`.
 fn answer(cpu: &VirtualCpu, path: &str) -> Response<Full<Bytes>> {
     let mut response = Response::default();
     if cpu.fails() {
@@ -105,7 +106,7 @@ fn answer(cpu: &VirtualCpu, path: &str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Executes the lines of standard input, and ends the process with it.
+/// Executes the lines on standard input, and exits when standard input ends.
 fn obey(condition: &Condition) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         if let Err(problem) = condition.change(&line) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Maximum delay until a change of speed is noticed.
+/// Maximum delay until a speed change is noticed.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// Work that starts within this time after the last counts as consecutive: only the real CPU's
@@ -73,7 +73,7 @@ impl Condition {
     }
 }
 
-/// When a lane used its virtual CPU: what the slow lane next to it does not have.
+/// Times at which a lane used its virtual CPU, which its slow lane could therefore not use.
 #[derive(Debug, Default)]
 pub(crate) struct Used(Mutex<(Duration, Option<Instant>)>);
 
@@ -99,10 +99,10 @@ impl Used {
 pub(crate) struct VirtualCpu {
     condition: Arc<Condition>,
     used: Arc<Used>,
-    /// Whether it is that of the slow lane, which the lane interrupts.
+    /// Whether this is the slow lane's virtual CPU, which the lane interrupts.
     slow: bool,
-    /// When the last work should have ended, and when it did: a sleep ends late, which must not
-    /// delay the next work.
+    /// Planned and actual end of the last work: a sleep ends late, which must not delay the next
+    /// work.
     over: Cell<Option<(Instant, Instant)>>,
 }
 

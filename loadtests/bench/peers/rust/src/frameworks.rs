@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::Options;
 use clap::Parser;
 
-/// The allocator of corelane-server, so that none has an advantage. TechEmpower's entry of
-/// may_minihttp uses it too.
+/// The allocator of corelane-server, so that no server has an advantage. The TechEmpower
+/// entry of may_minihttp also uses it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

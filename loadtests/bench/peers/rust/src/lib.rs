@@ -1,4 +1,4 @@
-//! What the peers share: their command line, and the replies that need no framework.
+//! Code that the peers share: their command line, and the replies that need no framework.
 
 #[cfg(feature = "frameworks")]
 pub mod frameworks;
@@ -78,7 +78,8 @@ impl Options {
     }
 }
 
-/// The reply of `GET /div/{n}`: half of n, exact for decimals of any length; `None` if it is none.
+/// The reply to `GET /div/{n}`: half of n, exact for decimals of any length; `None` if n is not a
+/// decimal.
 pub fn half(n: &str) -> Option<String> {
     let digits = n.strip_prefix('-').unwrap_or(n);
     let (whole, fraction) = match digits.split_once('.') {
@@ -126,7 +127,7 @@ impl Work {
         Some(Work { ops: query.strip_prefix("ops=")?.parse().ok()? })
     }
 
-    /// The body of the reply. The loop is that of the reference service.
+    /// The body of the reply, computed with the reference service's loop.
     pub fn reply(self) -> String {
         let mut state = 1u64;
         for _ in 0..self.ops {

@@ -12,7 +12,8 @@ use peers::frameworks::Command;
 use peers::{BACKLOG, HELLO, IDLE, Work, half};
 
 /// Files below this size are read on the event loop: passing the read to another thread costs more
-/// than copying them from the page cache. actix-files recommends to choose it by the served files.
+/// than copying them from the page cache. actix-files recommends choosing this size according to
+/// the served files.
 const READ_AT_ONCE: u64 = 64 << 10;
 
 async fn hello() -> HttpResponse {

@@ -42,10 +42,10 @@ async fn serve(command: Command) -> io::Result<()> {
     if let Some(folder) = &command.folder {
         routes = routes.nest_service("/static", ServeDir::new(folder));
     }
-    // The end of a file would wait for the acknowledgement of its beginning (tcp(7)).
+    // Otherwise, the end of a file would wait for the acknowledgement of its beginning (tcp(7)).
     let listener = TcpListener::from_std(command.options.listener()?)?.tap_io(|socket| {
         let _ = socket.set_nodelay(true);
     });
-    // A plain router would be made again for each connection.
+    // A plain router would be rebuilt for each connection.
     axum::serve(listener, routes.into_make_service()).await
 }

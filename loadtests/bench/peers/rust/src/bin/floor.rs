@@ -95,7 +95,7 @@ fn answer(
     if rest.is_empty() && read > 0 { Ok(()) } else { Err(Errno::PIPE) }
 }
 
-/// As long as the headers of the reference service, whose date changes.
+/// These headers are as long as the reference service's headers, whose date changes.
 const FIELDS: &str = "content-type: text/plain; charset=utf-8\r\n\
     corelane-replica: floor\r\n\
     corelane-lane: 0\r\n\

@@ -70,7 +70,7 @@ async fn accept(options: Options) -> io::Result<()> {
     })?;
     loop {
         let (socket, _) = listener.accept().await?;
-        // Errors of a connection are caused by the client and ignored.
+        // Connection errors are caused by the client and are ignored.
         spawn_local(async move {
             let answer = service_fn(|request| ready(Ok::<_, Infallible>(answer(&request))));
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;

@@ -7,7 +7,7 @@ use may_minihttp::{HttpServer, HttpService, Request, Response};
 use peers::frameworks::Command;
 use peers::{HELLO, Work, half};
 
-/// Stacks that are kept for reuse, as in its entry at TechEmpower.
+/// Stacks that are kept for reuse, as in its TechEmpower entry.
 const POOL: usize = 1000;
 
 #[derive(Clone)]

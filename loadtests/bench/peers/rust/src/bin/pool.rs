@@ -1,6 +1,6 @@
 //! The classic server that lanes are compared with. It has an accept loop, one queue behind a mutex
-//! and a condition variable, and N worker threads; or, with none, one thread for everything. Each
-//! connection has one request.
+//! and a condition variable, and N worker threads; or, without workers, one thread for everything.
+//! Each connection carries one request.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -37,7 +37,7 @@ fn alone(listener: &TcpListener) -> io::Result<()> {
     }
 }
 
-/// This thread accepts; `threads` workers answer, one connection at a time each.
+/// This thread accepts connections; each of the `threads` workers handles one connection at a time.
 fn pooled(listener: &TcpListener, threads: usize) -> io::Result<()> {
     let queue: Queue<TcpStream> = Queue::new();
     thread::scope(|scope| {
@@ -87,7 +87,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// Reads a request, answers it and closes. Errors of the client are ignored.
+/// Reads a request, answers it and closes the connection. Client errors are ignored.
 fn answer(mut socket: TcpStream) {
     let mut buffer = [0; REQUEST];
     let _ = socket.set_read_timeout(Some(PATIENCE));
