@@ -171,9 +171,12 @@ max_dynamic_descriptors: {{ int .Values.rateLimit.perClient.addresses }}
 {{- fail (printf "rateLimit.scope is release but replicas are found by %s: the agent that counts the gateways needs upstream.discovery eds. Set it, or set rateLimit.scope to pod" (include "gateway.discovery" .)) -}}
 {{- end -}}
 {{- $pods := include "common.maxReplicas" . | int -}}
+{{- $surge := toString .Values.rollout.maxSurge -}}
+{{- $more := trimSuffix "%" $surge | int -}}
+{{- $pods = hasSuffix "%" $surge | ternary (div (mul $pods $more | add 99) 100) $more | add $pods -}}
 {{- range $name, $burst := $buckets -}}
 {{- if lt (int $burst) $pods -}}
-{{- fail (printf "%s is %d, but there may be %d gateway pods: with rateLimit.scope release a request takes one token for each pod, so none could pass. Set it to %d or more" $name (int $burst) $pods $pods) -}}
+{{- fail (printf "%s is %d, but there may be %d gateway pods during a rollout: with rateLimit.scope release a request takes one token for each pod, so none could pass. Set it to %d or more" $name (int $burst) $pods $pods) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
