@@ -144,7 +144,9 @@ def test_gateways_share_a_limit_while_their_number_changes(tmp_path: Path) -> No
 
     routes = [route(name, bucket) for name in ("one", "three", "two")]
     routes.append(route("tenants", bucket | {"keys": [tenant]}))
-    values = {"rateLimit": {"scope": "release"}, "routes": routes}
+    # Nobody answers, so retries would only take time.
+    never = {"retries": {"attempts": 0}}
+    values = {"rateLimit": {"scope": "release"}, "routes": routes, "upstream": never}
     with ExitStack() as stack:
         folders = [tmp_path / name for name in "abc"]
         for folder in folders:
