@@ -25,7 +25,7 @@ pub(super) static KNOBS: &[Knob] = &[
         summary: "Whether containers can have exclusive CPUs",
         reason: "A lane has an exclusive CPU only if the kubelet assigns whole CPUs to pods that \
                  request them",
-        risk: "The node must be drained and the kubelet's state file deleted",
+        risk: "You must drain the node and delete the kubelet's state file",
         ..FIELD
     },
     Knob {
@@ -33,10 +33,10 @@ pub(super) static KNOBS: &[Knob] = &[
         place: Place::Kubelet("cpuManagerPolicyOptions"),
         values: all("full-pcpus-only=true,strict-cpu-reservation=true,\
                      prefer-align-cpus-by-uncorecache=true"),
-        summary: "How the static policy chooses CPUs",
-        reason: "Whole cores, no reserved CPUs for pods, CPUs that share a cache. Kubernetes 1.34 \
-                 or later: on 1.33 omit prefer-align-cpus-by-uncorecache, which is alpha there \
-                 and prevents the start of the kubelet",
+        summary: "Options with which the static policy chooses CPUs",
+        reason: "Pods get whole cores and CPUs that share a cache, but no reserved CPUs. The \
+                 options need Kubernetes 1.34. On 1.33, omit prefer-align-cpus-by-uncorecache, \
+                 which is alpha there and prevents the start of the kubelet",
         risk: "Pods that request half a core are rejected",
         ..FIELD
     },
@@ -46,7 +46,8 @@ pub(super) static KNOBS: &[Knob] = &[
         place: Place::Kubelet("reservedSystemCPUs"),
         values: all("auto"),
         summary: "CPUs that are never exclusive",
-        reason: "auto: those for interrupts. The static policy needs at least one",
+        reason: "auto selects the CPUs for interrupts. The static policy needs at least one \
+                 reserved CPU",
         source: "kubernetes.io: Reserve Compute Resources for System Daemons",
         risk: "Fewer CPUs for lanes",
         ..FIELD
@@ -56,22 +57,24 @@ pub(super) static KNOBS: &[Knob] = &[
         kind: Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"]),
         place: Place::Kubelet("topologyManagerPolicy"),
         values: all("best-effort"),
-        summary: "Whether CPUs, memory and devices of a pod are on the same NUMA node",
-        reason: "Prefers it, but rejects no pod, because the scheduler is not aware of NUMA nodes",
+        summary: "Whether a pod's CPUs, memory and devices are on the same NUMA node",
+        reason: "best-effort prefers one NUMA node but rejects no pod, because the scheduler does \
+                 not consider NUMA nodes",
         source: "kubernetes.io: Control Topology Management Policies on a Node",
-        risk: "restricted and single-numa-node fail pods permanently",
+        risk: "With restricted and single-numa-node, pods can fail permanently",
         ..FIELD
     },
     Knob {
         name: "kubelet.allowedUnsafeSysctls",
         place: Place::Kubelet("allowedUnsafeSysctls"),
         values: all("auto"),
-        summary: "Unsafe sysctls that pods of this node may set",
-        reason: "auto: those of `generate service --unsafe` and `generate gateway --unsafe`; \
-                 otherwise such pods do not start here. `generate kubelet` includes them only \
-                 with `--unsafe`",
+        summary: "Unsafe sysctls that pods on this node may set",
+        reason: "auto allows the sysctls of `generate service --unsafe` and `generate gateway \
+                 --unsafe`, without which such pods do not start on the node. `generate kubelet` \
+                 includes the setting only with `--unsafe`",
         source: "kubernetes.io: Using sysctls in a Kubernetes Cluster",
-        risk: "All pods of the node may set them, so taint it. Replaces an existing list",
+        risk: "All pods on the node may set these sysctls, so taint the node. The setting replaces \
+               an existing list",
         ..FIELD
     },
     Knob {
@@ -79,11 +82,11 @@ pub(super) static KNOBS: &[Knob] = &[
         kind: Kind::Number { min: 1024, max: 1 << 30 },
         place: Place::Containerd,
         values: ["100000", "262144", "2097152"],
-        summary: "Maximum open files of a container: the hard limit of containerd",
-        reason: "One per connection, in the gateway two; Kubernetes has no field for it, and the \
-                 server raises its soft limit to the hard one",
+        summary: "Maximum number of open files in a container, which is containerd's hard limit",
+        reason: "A connection uses one file, or two in the gateway. Kubernetes has no field for \
+                 the limit. The server raises its soft limit to the hard limit",
         source: "systemd.exec(5), LimitNOFILE",
-        risk: "Old programs that close all files up to their limit become slow",
+        risk: "Old programs that close every file up to their limit become slow",
         ..FIELD
     },
     Knob {
@@ -92,9 +95,9 @@ pub(super) static KNOBS: &[Knob] = &[
         place: Place::Boot("net.ipv4.tcp_ehash_entries"),
         values: ["", "", "1048576"],
         summary: "Size of the connection hash table",
-        reason: "One entry per connection; the kernel's default is at most 524,288",
+        reason: "Each connection has an entry. The kernel's default is at most 524,288 entries",
         source: "Documentation/admin-guide/kernel-parameters.txt",
-        risk: "8 bytes each, allocated at boot",
+        risk: "Memory, 8 bytes per entry, allocated at boot",
         ..FIELD
     },
 ];

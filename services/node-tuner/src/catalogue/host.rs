@@ -27,13 +27,13 @@ const TIMEOUT: Knob = Knob {
     kind: Kind::Number { min: 1, max: 1_000_000 },
     rule: Rule::Exact,
     source: CONNTRACK,
-    risk: "If too short, packets of open connections are dropped",
+    risk: "If the time is too short, the kernel drops packets of open connections",
     ..LIMIT
 };
 
 const NEIGHBOURS: Knob = Knob {
     source: IP,
-    risk: "Memory for entries of previous neighbours, a few hundred bytes each",
+    risk: "Memory for stale neighbour entries, a few hundred bytes each",
     ..LIMIT
 };
 
@@ -42,8 +42,9 @@ pub(super) static LIMITS: &[Knob] = &[
         name: "fs.file-max",
         kind: Kind::Number { min: 8192, max: i64::MAX as u64 },
         values: ["1000000", "2000000", "8000000"],
-        summary: "Maximum open files of all processes",
-        reason: "A connection is a file, in the gateway two; the rest of the node needs some too",
+        summary: "Maximum number of open files of all processes",
+        reason: "A connection uses one file, or two in the gateway, and the rest of the node also \
+                 needs files",
         source: FS,
         risk: "Leaking processes can use more kernel memory",
         ..LIMIT
@@ -52,112 +53,118 @@ pub(super) static LIMITS: &[Knob] = &[
         name: "fs.nr_open",
         kind: Kind::Number { min: 1024, max: 1 << 30 },
         values: ["1048576", "1048576", "2097152"],
-        summary: "Maximum limit of open files of a process",
-        reason: "Bounds all limits of open files, so it is at least the profile's \
+        summary: "Highest open file limit that a process can have",
+        reason: "It bounds every open file limit, so it must be at least the profile's \
                  containerd.nofile",
         source: FS,
-        risk: "Programs that close all files up to their limit become slow",
+        risk: "Programs that close every file up to their limit become slow",
         ..LIMIT
     },
     Knob {
         name: "net.ipv4.tcp_mem",
         kind: Kind::Three { max: i32::MAX as u64 },
         values: ["", "", "1048576 1572864 2097152"],
-        summary: "Pages that all TCP sockets may use: without pressure, under pressure, maximum",
-        reason: "A million connections with a page of data each need 4 GiB. At most a quarter of \
-                 the machine's memory; below 500,000 connections the kernel's default is \
-                 sufficient",
+        summary: "Pages for all TCP sockets: threshold without pressure, threshold of pressure, \
+                  maximum",
+        reason: "A million connections with one page of data each need 4 GiB. The value is at most \
+                 a quarter of the machine's memory. Below 500,000 connections, the kernel's \
+                 default is sufficient",
         source: IP,
-        risk: "Out of memory, if the rest is in use",
+        risk: "The machine can run out of memory if other programs use the rest",
         ..LIMIT
     },
     Knob {
         name: "net.ipv4.tcp_max_orphans",
         values: ["16384", "65536", "262144"],
-        summary: "Maximum connections without a process; more are reset",
-        reason: "When many clients disconnect at once, many connections are closed but not \
-                 acknowledged yet",
+        summary: "Maximum number of connections without a process. The kernel resets further \
+                  connections",
+        reason: "When many clients disconnect at once, many closed connections wait for an \
+                 acknowledgement",
         source: IP,
-        risk: "Each can use up to 64 KiB of unswappable memory",
+        risk: "Each connection can use up to 64 KiB of unswappable memory",
         ..LIMIT
     },
     Knob {
         name: "net.ipv4.neigh.default.gc_thresh1",
         values: ["1024", "1024", "8192"],
-        summary: "IPv4 neighbours below which none is removed",
-        reason: "Pods and nodes of a flat network stay in the table, so that no first packet \
+        summary: "IPv4 neighbour count below which the kernel removes no entry",
+        reason: "All pods and nodes of a flat network stay in the table, so that no first packet \
                  waits for ARP",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv4.neigh.default.gc_thresh2",
         values: ["4096", "4096", "32768"],
-        summary: "IPv4 neighbours above which those older than five seconds are removed",
-        reason: "Above the number of concurrently active neighbours",
+        summary: "IPv4 neighbour count above which the kernel removes entries older than five \
+                  seconds",
+        reason: "It must exceed the number of concurrently active neighbours",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv4.neigh.default.gc_thresh3",
         values: ["8192", "8192", "65536"],
-        summary: "Maximum IPv4 neighbours; above, packets are dropped",
-        reason: "The kernel's 1024 is less than the number of pods of a large flat network",
+        summary: "Maximum IPv4 neighbour count. Above it, the kernel drops packets",
+        reason: "The kernel's default of 1024 is less than the number of pods in a large flat \
+                 network",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv6.neigh.default.gc_thresh1",
         values: ["1024", "1024", "8192"],
-        summary: "IPv6 neighbours below which none is removed",
-        reason: "Same as for IPv4",
+        summary: "IPv6 neighbour count below which the kernel removes no entry",
+        reason: "The reason is the same as for IPv4",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv6.neigh.default.gc_thresh2",
         values: ["4096", "4096", "32768"],
-        summary: "IPv6 neighbours above which those older than five seconds are removed",
-        reason: "Same as for IPv4",
+        summary: "IPv6 neighbour count above which the kernel removes entries older than five \
+                  seconds",
+        reason: "The reason is the same as for IPv4",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.ipv6.neigh.default.gc_thresh3",
         values: ["8192", "8192", "65536"],
-        summary: "Maximum IPv6 neighbours; above, packets are dropped",
-        reason: "Same as for IPv4",
+        summary: "Maximum IPv6 neighbour count. Above it, the kernel drops packets",
+        reason: "The reason is the same as for IPv4",
         ..NEIGHBOURS
     },
     Knob {
         name: "net.netfilter.nf_conntrack_max",
         values: ["131072", "524288", "2097152"],
-        summary: "Maximum connections in the node's connection tracking; above, packets are \
-                  dropped",
-        reason: "Each connection has an entry until two minutes after its end. kube-proxy sets \
-                 this itself: then change its conntrack.maxPerCore",
+        summary: "Maximum number of connections that the node tracks. Above it, the kernel drops \
+                  packets",
+        reason: "An entry stays for two minutes after its connection closes. If kube-proxy sets \
+                 this value, change kube-proxy's conntrack.maxPerCore instead",
         source: CONNTRACK,
-        risk: "About 320 bytes each; longer chains if the hash table does not grow",
+        risk: "An entry takes about 320 bytes. If the hash table does not grow, lookups take \
+               longer",
         ..LIMIT
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_time_wait",
-        summary: "Seconds for which a connection is tracked after its end",
-        reason: "Shorter if many short connections fill the table",
+        summary: "Seconds for which the kernel tracks a closed connection",
+        reason: "A shorter time helps if many short connections fill the table",
         ..TIMEOUT
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_fin_wait",
-        summary: "Seconds for which a connection closed by one side is tracked",
-        reason: "Shorter if clients disappear",
+        summary: "Seconds for which the kernel tracks a connection that one side has closed",
+        reason: "A shorter time helps if clients disappear",
         ..TIMEOUT
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
-        summary: "Seconds for which a connection closed by the client is tracked",
-        reason: "kube-proxy sets it to an hour, for servers that answer after more than a minute",
+        summary: "Seconds for which the kernel tracks a connection that the client has closed",
+        reason: "kube-proxy sets an hour, for servers that take more than a minute to respond",
         ..TIMEOUT
     },
     Knob {
         name: "net.netfilter.nf_conntrack_tcp_timeout_established",
-        summary: "Seconds for which an idle connection is tracked",
-        reason: "The kernel's default, five days, keeps entries of clients that have disappeared; kube-proxy \
-                 sets it to a day",
+        summary: "Seconds for which the kernel tracks an idle connection",
+        reason: "With the kernel's default of five days, entries of lost clients stay too long. \
+                 kube-proxy sets a day",
         ..TIMEOUT
     },
 ];
@@ -166,18 +173,18 @@ pub(super) static NETWORK: &[Knob] = &[
     Knob {
         name: "net.core.netdev_max_backlog",
         values: ["4000", "10000", "10000"],
-        summary: "Maximum packets that wait for a CPU; more are dropped",
-        reason: "Packets of pods and of RPS wait here; the kernel's 1000 is too few for bursts of \
-                 connections",
+        summary: "Maximum number of packets that wait for a CPU. The kernel drops further packets",
+        reason: "Packets to pods and packets distributed by RPS wait here. The kernel's default of \
+                 1000 is too low for bursts of connections",
         source: NET,
-        risk: "A longer queue means longer waits if the CPU is overloaded",
+        risk: "A longer queue causes longer waits on an overloaded CPU",
         ..LIMIT
     },
     Knob {
         name: "net.core.netdev_budget",
         values: ["", "600", "600"],
-        summary: "Maximum packets per receive poll, across all queues",
-        reason: "Twice the kernel's, for CPUs that mainly serve interrupts",
+        summary: "Maximum number of packets per receive poll, across all queues",
+        reason: "Twice the kernel's default suits CPUs that mainly serve interrupts",
         source: NET,
         risk: "Threads on the same CPU wait longer",
         ..LIMIT
@@ -185,8 +192,8 @@ pub(super) static NETWORK: &[Knob] = &[
     Knob {
         name: "net.core.netdev_budget_usecs",
         values: ["", "4000", "8000"],
-        summary: "Maximum microseconds per receive poll",
-        reason: "Time for the larger budget",
+        summary: "Maximum duration of a receive poll, in microseconds",
+        reason: "The larger budget needs more time",
         source: NET,
         risk: "Threads on the same CPU wait longer",
         ..LIMIT
@@ -195,12 +202,12 @@ pub(super) static NETWORK: &[Knob] = &[
         name: "net.core.rps_sock_flow_entries",
         kind: Kind::Number { min: 1, max: 1 << 29 },
         values: ["", "32768", "65536"],
-        summary: "Flows for which the kernel records the CPU that reads them (RFS)",
-        reason: "Processes packets on the CPU of the lane that reads the connection. 32,768 for a \
-                 moderately loaded server, otherwise a power of two near the number of active \
-                 connections",
+        summary: "Number of flows for which the kernel records the reading CPU (RFS)",
+        reason: "The kernel can then process packets on the CPU of the lane that reads the \
+                 connection. Use 32,768 for a moderately loaded server, otherwise a power of two \
+                 near the number of active connections",
         source: SCALING,
-        risk: "Interrupts between CPUs",
+        risk: "More interrupts between CPUs",
         ..LIMIT
     },
     Knob {
@@ -208,11 +215,11 @@ pub(super) static NETWORK: &[Knob] = &[
         kind: Kind::Cpus,
         rule: Rule::Mask,
         values: ["", "auto", "auto"],
-        summary: "CPUs that process packets of devices created later, such as the node's end of \
-                  pods' devices",
-        reason: "The CPUs for interrupts, not the pinned ones",
+        summary: "CPUs that process packets of devices created later, such as the node's end of a \
+                  pod's device",
+        reason: "The CPUs for interrupts do this work instead of pinned CPUs",
         source: NET,
-        risk: "Too few CPUs become the bottleneck of receiving",
+        risk: "Too few CPUs can limit the receive rate",
         ..LIMIT
     },
     Knob {
@@ -222,21 +229,21 @@ pub(super) static NETWORK: &[Knob] = &[
         place: Place::Receiving("rps_cpus"),
         values: ["", "auto", "auto"],
         summary: "CPUs that process the packets of a receive queue (RPS)",
-        reason: "With fewer queues than CPUs, few CPUs would do all the work. auto: those for \
-                 interrupts on the device's NUMA node, not the pinned ones. Redundant if each CPU \
-                 has a queue",
+        reason: "If there are fewer queues than CPUs, a few CPUs would do all the work. auto \
+                 selects the CPUs for interrupts on the device's NUMA node, without pinned CPUs. \
+                 If each CPU has a queue, the setting is redundant",
         source: SCALING,
-        risk: "Interrupts between CPUs",
+        risk: "More interrupts between CPUs",
     },
     Knob {
         name: "net.rps_flow_cnt",
         kind: Kind::NumberOrAuto { min: 1, max: 1 << 29 },
         place: Place::Receiving("rps_flow_cnt"),
         values: ["", "auto", "auto"],
-        summary: "Flows in the table of a receive queue (RFS)",
-        reason: "auto: net.core.rps_sock_flow_entries divided by the number of queues",
+        summary: "Number of flows in a receive queue's table (RFS)",
+        reason: "auto divides net.core.rps_sock_flow_entries by the number of queues",
         source: SCALING,
-        risk: "Memory, a few bytes each",
+        risk: "Memory, a few bytes per flow",
         ..LIMIT
     },
     Knob {
@@ -246,9 +253,9 @@ pub(super) static NETWORK: &[Knob] = &[
         place: Place::Sending("xps_cpus"),
         values: CHOSEN,
         summary: "CPUs that use a transmit queue (XPS)",
-        reason: "auto: CPUs use the queues round-robin. The driver's default is usually right",
+        reason: "auto assigns queues to CPUs round-robin. The driver's default is usually right",
         source: SCALING,
-        risk: "Lost when the driver resets the device",
+        risk: "The setting is lost when the driver resets the device",
     },
 ];
 
@@ -260,10 +267,10 @@ pub(super) static CPUS: &[Knob] = &[
         place: Place::Irqbalance,
         values: all("auto"),
         summary: "CPUs that irqbalance does not use",
-        reason: "auto: all except those for interrupts. Otherwise it would move interrupts back \
-                 to pinned CPUs",
+        reason: "auto selects all CPUs except the CPUs for interrupts. Otherwise, irqbalance would \
+                 move interrupts back to pinned CPUs",
         source: "irqbalance(1)",
-        risk: "irqbalance reads it only when it starts",
+        risk: "irqbalance reads the setting only when it starts",
     },
     Knob {
         name: "irq.affinity",
@@ -272,10 +279,10 @@ pub(super) static CPUS: &[Knob] = &[
         place: Place::Interrupts,
         values: all("auto"),
         summary: "CPUs that serve the interrupts of network devices",
-        reason: "auto: those for interrupts, on the device's NUMA node where there are any, so \
-                 that packets of others do not interrupt a pinned lane",
+        reason: "auto selects the CPUs for interrupts, if possible on the device's NUMA node, so \
+                 that packets for other programs do not interrupt a pinned lane",
         source: AFFINITY,
-        risk: "Too few CPUs become the bottleneck of receiving",
+        risk: "Too few CPUs can limit the receive rate",
     },
     Knob {
         name: "cpu.governor",
@@ -291,10 +298,10 @@ pub(super) static CPUS: &[Knob] = &[
         place: Place::Governors,
         values: CHOSEN,
         summary: "CPU frequency policy",
-        reason: "performance keeps the frequency high, so that the first requests after a pause \
-                 are not slower",
+        reason: "performance keeps the frequency high, so the first requests after a pause are not \
+                 slower",
         source: "Documentation/admin-guide/pm/cpufreq.rst",
-        risk: "Power and heat",
+        risk: "Higher power consumption and temperature",
     },
     Knob {
         name: "cpu.dma_latency_us",
@@ -302,11 +309,11 @@ pub(super) static CPUS: &[Knob] = &[
         rule: Rule::Held,
         place: Place::File("/dev/cpu_dma_latency"),
         values: CHOSEN,
-        summary: "Maximum microseconds for waking a sleeping CPU",
-        reason: "Low if rare requests must be served without delay. The agent holds it while it \
-                 runs; the kernel then restores it",
+        summary: "Maximum time for waking a sleeping CPU, in microseconds",
+        reason: "With a low value, rare requests are served without delay. When the agent exits, \
+                 the kernel restores the original value",
         source: "Documentation/power/pm_qos_interface.rst",
-        risk: "Power; less turbo for busy CPUs",
+        risk: "Higher power consumption, and less turbo for busy CPUs",
     },
     Knob {
         name: "vm.transparent_hugepage",
@@ -314,11 +321,11 @@ pub(super) static CPUS: &[Knob] = &[
         rule: Rule::Choice,
         place: Place::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         values: all("madvise"),
-        summary: "Use of huge pages by default",
-        reason: "Only on request; otherwise small allocations of many connections grow, and \
-                 compaction blocks threads",
+        summary: "Default use of huge pages",
+        reason: "madvise provides huge pages only on request. With always, small allocations of \
+                 many connections would grow, and compaction would block threads",
         source: "Documentation/admin-guide/mm/transhuge.rst",
-        risk: "Programs that do not request huge pages lose their benefit. On a change, the kernel \
-               recomputes vm.min_free_kbytes, which restore does not change",
+        risk: "Programs that do not request huge pages lose their benefit. A change makes the \
+               kernel recompute vm.min_free_kbytes, which restore does not change",
     },
 ];

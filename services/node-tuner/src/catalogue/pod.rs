@@ -62,26 +62,27 @@ pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "net.ipv4.ip_local_port_range",
         place: pods(SAFE, CHOSEN, all("10240 65535")),
-        summary: "Local ports of connections that the pod opens",
-        reason: "Nearly twice as many as the kernel's 32768 to 60999, above the listeners, for \
-                 connections to replicas",
-        risk: "Conflicts with listeners in the range",
+        summary: "Local ports of the connections that the pod opens",
+        reason: "The range has nearly twice as many ports as the kernel's range of 32768 to 60999, \
+                 and lies above the listener ports",
+        risk: "Listeners in the range can conflict with connections",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_fin_timeout",
         place: pods(SAFE_FROM_1_29, all("20"), all("20")),
-        summary: "Seconds for which a closed connection with a silent peer is kept",
-        reason: "The kernel's default, 60, keeps them three times as long; the C10k test needs 20",
+        summary: "Seconds for which the kernel keeps a closed connection with a silent peer",
+        reason: "The kernel's default of 60 keeps these connections three times as long. The C10k \
+                 test needs 20",
         risk: "Slow peers lose the end of their data",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_rmem",
         place: pods(SAFE_FROM_1_32, ["", "", "4096 16384 6291456"], ["", "", "4096 16384 6291456"]),
-        summary: "Bytes of a socket's receive buffer: minimum, default, maximum",
+        summary: "Size of a socket's receive buffer in bytes: minimum, default, maximum",
         reason: "A million mostly idle connections start with an eighth of the kernel's 128 KiB",
-        risk: "Throughput of large request bodies, until the buffer has grown",
+        risk: "Large request bodies are slower until the buffer has grown",
         ..LEFT
     },
     Knob {
@@ -89,49 +90,49 @@ pub(super) static KNOBS: &[Knob] = &[
         source: "Documentation/admin-guide/sysctl/net.rst",
         place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
         summary: "Maximum length of the accept queue",
-        reason: "The kernel's 4096 is less than the number of clients that may connect at once; \
-                 others retry after a second",
-        risk: "Memory; clients wait instead of receiving an error",
+        reason: "The kernel's default of 4096 is less than the number of clients that may connect \
+                 at once. Other clients retry after a second",
+        risk: "Clients use more memory, and wait instead of getting an error",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_max_syn_backlog",
         place: pods(None, ["16384", "32768", "65535"], ["16384", "32768", "65535"]),
-        summary: "Maximum incomplete handshakes per listener",
-        reason: "Equal to net.core.somaxconn, which also limits it",
-        risk: "Memory, about 300 bytes each",
+        summary: "Maximum number of incomplete handshakes per listener",
+        reason: "It equals net.core.somaxconn, which limits it too",
+        risk: "Memory, about 300 bytes per handshake",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_tw_reuse",
         place: pods(None, CHOSEN, all("1")),
-        summary: "Whether a new connection may reuse the port of one in TIME-WAIT",
-        reason: "The gateway opens connections to few addresses, so ports run out first; requires \
-                 TCP timestamps",
-        risk: "None known with timestamps",
+        summary: "Whether a new connection may reuse a port in TIME-WAIT",
+        reason: "The gateway opens connections to few addresses, so it can run out of ports. The \
+                 setting needs TCP timestamps",
+        risk: "No risk is known with timestamps",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.ip_local_reserved_ports",
         place: pods(Some("1.27"), CHOSEN, CHOSEN),
-        summary: "Ports that are not assigned automatically",
-        reason: "For listeners within net.ipv4.ip_local_port_range",
+        summary: "Ports that the kernel does not assign automatically",
+        reason: "Only listeners within net.ipv4.ip_local_port_range need it",
         risk: "Fewer ports for connections",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.ip_unprivileged_port_start",
         place: pods(SAFE, CHOSEN, CHOSEN),
-        summary: "The lowest port on which an unprivileged process may listen",
-        reason: "The charts listen above 1024",
-        risk: "Any process of the pod may use such a port",
+        summary: "Lowest port on which an unprivileged process may listen",
+        reason: "The charts do not need it, because they listen above 1024",
+        risk: "Any process in the pod may use such a port",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.ping_group_range",
         place: pods(SAFE, CHOSEN, CHOSEN),
         summary: "Groups whose processes may send ICMP echo requests",
-        reason: "No program of Corelane does",
+        reason: "No Corelane program sends them",
         risk: "Processes of these groups can ping",
         ..LEFT
     },
@@ -139,61 +140,61 @@ pub(super) static KNOBS: &[Knob] = &[
         name: "net.ipv4.tcp_syncookies",
         place: pods(SAFE, CHOSEN, CHOSEN),
         summary: "Whether handshakes continue when their queue is full",
-        reason: "Enabled by default",
-        risk: "Without it, a SYN flood blocks clients",
+        reason: "The kernel enables it by default",
+        risk: "Without SYN cookies, a SYN flood blocks clients",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_keepalive_time",
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
         summary: "Idle seconds before the first keep-alive probe",
-        reason: "Envoy sets its own; the server has timeouts instead",
-        risk: "Wakes idle clients",
+        reason: "Envoy sets its own value, and the server has timeouts instead",
+        risk: "Probes wake idle clients",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_keepalive_intvl",
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
         summary: "Seconds between keep-alive probes",
-        reason: "As net.ipv4.tcp_keepalive_time",
-        risk: "Wakes idle clients",
+        reason: "The reason is the same as for net.ipv4.tcp_keepalive_time",
+        risk: "Probes wake idle clients",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_keepalive_probes",
         place: pods(SAFE_FROM_1_29, CHOSEN, CHOSEN),
-        summary: "Keep-alive probes without an answer before a connection is closed",
-        reason: "As net.ipv4.tcp_keepalive_time",
+        summary: "Number of unanswered keep-alive probes before the kernel closes a connection",
+        reason: "The reason is the same as for net.ipv4.tcp_keepalive_time",
         risk: "Clients on bad networks are disconnected",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_wmem",
         place: pods(SAFE_FROM_1_32, CHOSEN, CHOSEN),
-        summary: "Bytes of a socket's send buffer: minimum, default, maximum",
+        summary: "Size of a socket's send buffer in bytes: minimum, default, maximum",
         reason: "The kernel's default of 16 KiB is small enough",
-        risk: "Throughput",
+        risk: "Lower throughput",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_max_tw_buckets",
-        summary: "Maximum connections in TIME-WAIT",
-        reason: "The kernel's default is sufficient; a lower value only frees memory",
-        risk: "If removed too early, old packets may reach new connections",
+        summary: "Maximum number of connections in TIME-WAIT",
+        reason: "The kernel's default is sufficient, and a lower value only frees memory",
+        risk: "If connections are removed too early, old packets may reach new connections",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_notsent_lowat",
-        summary: "Unsent bytes above which a socket is not writable",
-        reason: "Set per socket",
+        summary: "Number of unsent bytes above which a socket is not writable",
+        reason: "Server and gateway set it for each socket",
         risk: "More wake-ups",
         ..LEFT
     },
     Knob {
         name: "net.ipv4.tcp_slow_start_after_idle",
         summary: "Whether a connection returns to slow start after a pause",
-        reason: "Appropriate for changing networks",
-        risk: "Bursts on a network that has become slower",
+        reason: "Slow start is appropriate for changing networks",
+        risk: "Without slow start, bursts can hit a network that has become slower",
         ..LEFT
     },
     Knob {
@@ -205,10 +206,11 @@ pub(super) static KNOBS: &[Knob] = &[
     },
     Knob {
         name: "net.ipv4.tcp_migrate_req",
-        summary: "Whether connections in the accept queue move to another listener when theirs is \
-                  closed",
-        reason: "Drain instead: older kernels do not wake processes that wait with epoll for them",
-        risk: "Connections that are never accepted",
+        summary: "Whether connections in an accept queue move to another listener when their \
+                  listener closes",
+        reason: "Drain the replica instead. Older kernels do not wake processes that wait with \
+                 epoll for such connections",
+        risk: "Some connections are never accepted",
         ..LEFT
     },
 ];

@@ -8,37 +8,38 @@ use crate::profile::PROFILES;
 const HEAD: &str = "\
 # Settings of the node tuner
 
-*Reference.* All settings that `node-tuner` can change, and their values in its profiles: the output of `node-tuner knobs`. A
-setting with an empty cell is not changed. A limit is never lowered. `auto` is determined on each node. Sources are
-paths in the documentation of the kernel, unless stated otherwise.
+*Reference.* This page is for operators who look up a node setting. It lists all settings that `node-tuner` can change and
+their values in each profile, as `node-tuner knobs` prints them. If a cell is empty, the profile does not change the setting.
+No profile lowers a limit. With `auto`, each node determines the value. Sources are paths in the kernel's documentation
+unless the table names another source.
 ";
 
 const CLASSES: [(Class, &str, &str); 5] = [
     (
         Class::Host,
         "Host",
-        "Written by `node-tuner apply`; `restore` writes back the original values.",
+        "`node-tuner apply` writes these settings, and `restore` writes the original values back.",
     ),
     (
         Class::Pod,
         "Pod",
-        "Every pod has its own, in its network namespace: a host profile rejects them. `node-tuner generate \
-         service` and `generate gateway` print them as values of the charts.",
+        "Every pod has these settings in its own network namespace, so a host profile rejects them. `node-tuner \
+         generate service` and `generate gateway` print them as chart values.",
     ),
     (
         Class::Kubelet,
         "Kubelet",
-        "`node-tuner generate kubelet` prints the snippet with the steps; `--kubelet-config` compares.",
+        "`node-tuner generate kubelet` prints the snippet and the steps. `--kubelet-config` compares a file with it.",
     ),
     (
         Class::Runtime,
         "Container runtime",
-        "`node-tuner generate containerd` prints a drop-in for systemd.",
+        "`node-tuner generate containerd` prints a systemd drop-in.",
     ),
     (
         Class::Boot,
         "Boot",
-        "`node-tuner generate boot` prints the parameters for the kernel's command line.",
+        "`node-tuner generate boot` prints the parameters for the kernel command line.",
     ),
 ];
 
