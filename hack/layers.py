@@ -91,7 +91,7 @@ def _use_paths(tree: str) -> Iterator[tuple[list[str], str]]:
 
 class Crate:
     def __init__(self, folder: Path) -> None:
-        """Reads a crate's library, or its program if it has none."""
+        """Reads a crate's library, or its program if it has no library."""
         self.folder = folder
         self.files: dict[Module, tuple[Path, str]] = {}
         self.names: dict[Module, dict[str, list[str]]] = {}

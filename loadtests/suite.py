@@ -13,7 +13,7 @@ from tools.errors import ToolError
 
 NAME = "suite"
 SHORT = {
-    # For a breakpoint, the duration is that of one step.
+    # For a breakpoint, the duration is the duration of one step.
     "breakpoint": {"duration": "2s"},
     "s1-c10k-static": {"vus": 500},
     "s2-cpu-matrix": {"duration": "20s", "vus": 100},

@@ -104,7 +104,8 @@ class Load:
         client.close()
 
     def _turn(self, index: int, client: Client) -> bool:
-        """Waits until the client's next request is due; returns False if there is none."""
+        """Waits until the client's next request is due; returns False if there are no more
+        requests."""
         if self.rate is not None:
             period = self.clients / self.rate
             offset = period * index / self.clients

@@ -25,7 +25,8 @@ NOISE = 0.05
 
 
 def others(shares: list[float]) -> str:
-    """How quiet the machine was, from the cores that other processes used in each measurement."""
+    """A summary of how quiet the machine was, based on the cores that other processes used during
+    each measurement."""
     return (
         f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
         f"measurement and {max(shares):.2f} in the worst"

@@ -174,7 +174,7 @@ class Postgres:
 
     def freeze(self) -> None:
         """Sends SIGSTOP to all of the server's processes: connections stay open without a response."""
-        # The first process starts all others, so stop it first.
+        # The first process starts all other processes, so stop it first.
         self._stop(self.family()[:1])
         self._stop(self.family())
 

@@ -68,7 +68,8 @@ def render(case: Case, charts: Path = CHARTS) -> list[dict]:
 
 
 def diff(base: str, charts: Path = CHARTS) -> None:
-    """Renders each case with these charts and with those of a commit, and prints the differences."""
+    """Renders each case with these charts and with a commit's charts, and prints the
+    differences."""
     with tempfile.TemporaryDirectory() as folder:
         # Some links in the charts point to these folders.
         linked = ["charts", "dashboards", "gateway", "loadtests"]

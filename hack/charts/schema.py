@@ -226,7 +226,7 @@ def _value(key: yaml.ScalarNode, value: yaml.Node, comments: Comments) -> Schema
 
 
 def _closed(part: object) -> object:
-    """The same schema, except that maps with known keys accept no others."""
+    """The same schema, except that maps with known keys accept no other keys."""
     if isinstance(part, list):
         return [_closed(entry) for entry in part]
     if not isinstance(part, dict):

@@ -15,7 +15,7 @@ POD_SECURITY = "pod-security.kubernetes.io"
 def install(built: images.Images | None) -> None:
     """Installs or upgrades the release and waits until all of it is ready.
 
-    An upgrade overwrites what others set, such as an autoscaler's number of replicas.
+    An upgrade overwrites values that others have set, such as an autoscaler's number of replicas.
     """
     prepare_namespace()
     options = ("--force-conflicts", "--wait", "--timeout", TIMEOUT)

@@ -17,7 +17,7 @@ from tools.errors import ToolError
 
 
 def verify(names: Sequence[str], arches: Sequence[str]) -> None:
-    """Compares this clone's images with those of a new clone at another path.
+    """Compares this clone's images with the images of a new clone at another path.
 
     The new clone has no target folder, and its caches of tools, of Go and of Debian are empty.
     """

@@ -142,7 +142,7 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
     programs["server"] = build.install(built.program, run)
     programs["corelane"] = build.install(page, run)
     if run.parent.name == settings.FOLDER:
-        # Where `corelane status` and other commands find these tools.
+        # The place where `corelane status` and other commands find these tools.
         (run / "checkout").write_text(str(settings.REPOSITORY))
     render.render(plan, programs, run)
     # The builds may have taken minutes.

@@ -1,4 +1,5 @@
-"""Runs commands: slow ones with their output in a log file, others for their output."""
+"""Runs commands: slow commands with their output in a log file, and other commands for their
+output."""
 
 import os
 import subprocess

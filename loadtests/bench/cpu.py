@@ -87,8 +87,8 @@ class Watch:
         self._begun = self._now()
 
     def seen(self, generator: float = 0.0) -> dict[str, float]:
-        """CPU seconds of the processes, and cores used by others; the caller passes the generator's
-        seconds.
+        """CPU seconds of the processes, and cores used by other processes; the caller passes the
+        generator's seconds.
         """
         (before, used, machine, own), (at, now, after, mine) = self._begun, self._now()
         others = after.busy - machine.busy - (now - used) - (mine - own) - generator

@@ -67,7 +67,7 @@ def parts_over_time(run: Run) -> Chart:
 
 
 def latency(part: Part, limit: float | None = None) -> Chart:
-    """Single requests by their send time, with median and p99 of each bin."""
+    """Single requests by send time, with the median and p99 of each bin."""
     over = part.over_time[ALL]
     dots = sorted((t, ms) for points in part.scatter.values() for t, ms in points)
     sample = (

@@ -77,7 +77,7 @@ def test_strangers_reach_the_replicas_through_the_gateway_alone(release: Release
 
 
 def assert_strangers_get(release: Release, answered: list[str], *, but_not: list[str]) -> None:
-    """Unrelated pods reach some URLs and cannot connect to others.
+    """Unrelated pods reach some URLs and cannot connect to other URLs.
 
     Runs concurrently, because checks mostly wait.
     """

@@ -63,7 +63,7 @@ def next_tag() -> str:
 def test_a_new_image_and_configuration_and_the_way_back(
     release: Release, next_tag: str, tmp_path: Path
 ) -> None:
-    """Server image and gateway configuration roll out together."""
+    """The server image and the gateway configuration roll out at the same time."""
     good, cluster = release.revision, release.cluster
     before = cluster.pods("server")
     ending, log = cluster.pods("gateway")[0], tmp_path / "log"
@@ -85,7 +85,8 @@ def test_a_new_image_and_configuration_and_the_way_back(
     assert {pod.image for pod in cluster.pods("server")} == {pod.image for pod in before}
 
 
-# tests/charts shows that configuration changes replace pods; the rollout is like that of an image.
+# tests/charts shows that configuration changes replace pods; the rollout works like an image
+# rollout.
 @pytest.mark.nightly
 def test_a_new_configuration_of_the_server(release: Release) -> None:
     with unnoticed(release), replaced(release.cluster, "server"):

@@ -186,7 +186,7 @@ BY_LOAD_REPORT = {
 def pair(
     start: Callable[..., Server], tmp_path: Path
 ) -> Iterator[Callable[[str], tuple[Server, Gateway]]]:
-    """Starts the replicas `busy` and `idle`, and Envoy, which weights them by their load reports.
+    """Starts the `busy` and `idle` replicas, and Envoy, which weights them by their load reports.
 
     Other clients keep the lane of `busy` occupied all the time.
     """

@@ -1,4 +1,5 @@
-"""API keys and passwords: the real Envoy and its agent, which reads folders like those of mounted Secrets."""
+"""API keys and passwords: the real Envoy and its agent, which reads folders that look like mounted
+Secrets."""
 
 import base64
 import hashlib

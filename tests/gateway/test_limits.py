@@ -118,7 +118,7 @@ def other_gateways(folder: Path, number: int) -> None:
 
 
 def passed(gateway: Gateway, path: str, **headers: str) -> int:
-    """Counts the requests that pass until one is above the limit; there is no replica."""
+    """Counts the requests that pass until one exceeds the limit; there is no replica."""
     client = Client(gateway.url)
     count = 0
     while client.ask(path, headers=headers).status != 429:

@@ -238,7 +238,7 @@ def test_the_table_reads_well_and_the_exit_code_says_it(bench: Bench) -> None:
         answers = json.loads(shown.stdout)
         assert (answers["proven"], answers["errors"]) == (True, [])
         assert [each["node"] for each in answers["nodes"]] == [bench.node.name] * 2
-        # An agent without pods is an error regardless of the others.
+        # An agent without pods is an error regardless of the other agents.
         shown = run("node-tuner", "proof", "--agents", f"{agent.url},{lonely.url}")
         assert shown.returncode == 1, shown
         assert "nodes: 1" in shown.stdout

@@ -1,4 +1,4 @@
-"""What a release publishes: charts that pin image digests, and SBOMs."""
+"""Published parts of a release: charts that pin image digests, and SBOMs."""
 
 import re
 import subprocess

@@ -141,7 +141,7 @@ def test_latency_holds_the_reply_and_not_the_lane(faulty: Server) -> None:
     begun = time.monotonic()
     with connect(faulty.url) as waiting:
         waiting.sendall(b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n")
-        # The lane keeps serving others.
+        # The lane keeps serving other requests.
         while injected(faulty, "/hello", "latency") == before:
             assert ask(faulty.url, "/div/4").status == 200
         assert ask(faulty.url, "/div/4").status == 200

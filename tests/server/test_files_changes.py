@@ -98,7 +98,7 @@ def test_another_content_is_noticed(
 
 
 def test_changes_within_one_tick_are_noticed(site: Server, folder: Path) -> None:
-    """The last write wins, even if its timestamp equals that of the previous one."""
+    """The last write wins, even if its timestamp equals the previous write's timestamp."""
     path = folder / "file"
     for number in range(200):
         path.write_bytes(b"%15d" % number)

@@ -82,7 +82,7 @@ def open_and_ask(server: Server, count: int, clients: ExitStack) -> dict[int, so
 
 
 def cpu_seconds(server: Server, thread: str) -> float:
-    """CPU time of a thread (proc(5), schedstat), unaffected by others."""
+    """CPU time of a thread (proc(5), schedstat), which other threads do not affect."""
     return int((server.threads()[thread] / "schedstat").read_text().split()[0]) / 1e9
 
 

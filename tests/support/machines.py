@@ -3,8 +3,8 @@
 def test_something(machine): assert machine.run("uname -s").output == "Linux\\n"
 
 Each machine has cgroup v2, a multi-queue network device for two CPUs (eth1), a single-queue one
-(eth0), and no disk. `machine` has two CPUs; `booted_with` boots others. With `host`, a machine
-shares the tests' file system and tool caches; writes stay in memory.
+(eth0), and no disk. `machine` has two CPUs; `booted_with` boots other machines. With `host`, a
+machine shares the tests' file system and tool caches; writes stay in memory.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Platform instances with real processes and their own ports.
 
-Fixtures: `platform` is shared by the run; `new_platform` creates others.
+Fixtures: `platform` is shared by the run; `new_platform` creates additional platforms.
 """
 
 import os

@@ -63,7 +63,7 @@ def _restart(place: Place, server: Server) -> None:
 
 
 def _started(place: Place) -> float:
-    """The replica's last start time in Prometheus; 0 if there is none."""
+    """The replica's last start time in Prometheus; 0 if Prometheus has no start time."""
     series = f'process_start_time_seconds{{namespace="{place.namespace}", job="service"}}'
     return max((each["value"] for each in place.watch.query(series)), default=0.0)
 

@@ -128,7 +128,7 @@ def _direct(bed: CompareBed, build: str) -> Iterator[Asked]:
 
 @contextlib.contextmanager
 def _gateway(bed: CompareBed, build: str) -> Iterator[Asked]:
-    """Starts Envoy on the first CPU; its replica shares the other one with the generator."""
+    """Starts Envoy on the first CPU; its replica shares the other CPU with the generator."""
     programs, replica = bed.of(build), Replica(pin="off")
     with running(replica, programs, [bed.cpus[1]]) as behind:
         pool = [Endpoint(behind.port, replica.admin_port)]

@@ -107,7 +107,7 @@ class Competitors(Experiment):
 
 
 def _tried(rows: Iterator[Row]) -> Iterator[Row]:
-    """Reports a part that a competitor fails as a row, and continues with the others."""
+    """Reports a part that a competitor fails as a row, and continues with the other competitors."""
     try:
         yield from rows
     except ToolError as error:

@@ -42,7 +42,7 @@ ROOM_OF_NGINX = 1.25
 
 
 def replica(*flags: str, room: int = 12_000, **more: object) -> Replica:
-    """corelane-server with limits so high that none affects the measurement."""
+    """corelane-server with limits so high that they do not affect the measurement."""
     own = ("--backlog", str(BACKLOG), "--limits.queue", str(room))
     return Replica((*own, *flags), room=room, **more)
 

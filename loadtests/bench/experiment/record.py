@@ -90,7 +90,8 @@ class Record:
         ]
 
     def disturbances(self) -> Iterator[float]:
-        """Cores that others and the hypervisor used during each sample that counts them."""
+        """Cores that other processes and the hypervisor used during each sample that counts
+        them."""
         for row in self.rows:
             if "others_cores" in row:
                 yield row["others_cores"] + row["stolen_cores"]

@@ -129,8 +129,8 @@ def running(
 ) -> Iterator[Running]:
     """Starts a server on exactly these CPUs and kills it at the end.
 
-    A separate `session` has priority over others on a single CPU, which no part of the measurement
-    shares with it.
+    A separate `session` has priority over other sessions on a single CPU, which no part of the
+    measurement shares with it.
     """
     address = f"{HOST}:{free_ports()}"
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -174,8 +174,8 @@ def placed(cpus: Sequence[int]) -> Iterator[None]:
 
 
 def _go_ahead(leader: int) -> None:
-    """Gives the threads of a session priority over others, if the system allows it (sched(7),
-    autogroup).
+    """Gives the threads of a session priority over other threads, if the system allows it
+    (sched(7), autogroup).
 
     Otherwise a waking thread waits a few milliseconds for the end of a neighbour's slice. Unlike
     with real-time priority, the threads still share the CPU with one another.
@@ -224,7 +224,8 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """KiB of a process that are private, and shared with others (proc_pid_smaps(5), smaps_rollup)."""
+    """KiB of a process that are private, and KiB that are shared with other processes
+    (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:

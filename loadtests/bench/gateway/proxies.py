@@ -187,7 +187,7 @@ def libraries(haproxy: Path) -> str:
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """Replaces each @NAME@ in the text by its value; unknown names stay."""
+    """Replaces each @NAME@ in the text with its value; unknown names stay."""
     return re.sub(r"@([A-Z_]+)@", lambda found: values.get(found[1], found[0]), text)
 
 

@@ -36,14 +36,14 @@ pub(crate) struct Check {
     /// Expected status code
     #[arg(long, env = "CORELANE_CHECK_STATUS", default_value = "200", value_parser = allowed(status))]
     status: StatusCode,
-    /// Header that the reply must have
+    /// Header that the response must have
     #[arg(long, env = "CORELANE_CHECK_HEADER", value_name = "NAME", value_parser = allowed(header))]
     header: Option<HeaderName>,
     /// Number of distinct header values to see, each on a new connection
     #[arg(long, env = "CORELANE_CHECK_DISTINCT", value_name = "NUMBER", default_value = "1")]
     #[arg(requires = "header", value_parser = allowed(value::number(1, 1000)))]
     distinct: u64,
-    /// Text that the body of the reply must contain
+    /// Text that the response body must contain
     #[arg(long, env = "CORELANE_CHECK_BODY", value_name = "TEXT")]
     body: Option<String>,
     /// Time after which the check fails

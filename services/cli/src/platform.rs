@@ -27,14 +27,14 @@ pub(crate) struct Place {
     /// Cargo.toml of the service
     #[arg(long, value_name = "FILE", default_value = MANIFEST)]
     manifest_path: PathBuf,
-    /// Corelane checkout [default: where the dependency corelane-service comes from]
+    /// Corelane checkout [default: the source of the corelane-service dependency]
     #[arg(long, env = "CORELANE_HOME", value_name = "PATH")]
     corelane: Option<PathBuf>,
 }
 
 /// Start Envoy, Prometheus and replicas of the service on this machine
 ///
-/// Each replica gets its own CPU while there are enough. Ports and settings match a cluster.
+/// Each replica gets its own CPU if there are enough CPUs. Ports and settings match a cluster.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: REPLICAS=2 corelane up --watch\n\n\
                         Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
@@ -53,7 +53,8 @@ pub(crate) struct Up {
     /// Runtime of the program
     #[arg(long, value_enum, default_value = "corelane")]
     runtime: Runtime,
-    /// Path on the request port that returns 200 while a replica works; with --runtime other
+    /// Path on the request port that returns 200 while a replica is healthy; used with --runtime
+    /// other
     #[arg(long, value_name = "PATH", default_value = "/healthz")]
     health: String,
     #[command(flatten)]
@@ -103,7 +104,7 @@ pub(crate) struct Image {
     /// Cargo profile of the program
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
-    /// Folder of the archive [default: .corelane/images in the project]
+    /// Archive folder [default: .corelane/images in the project]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// File to add at an absolute path in the image

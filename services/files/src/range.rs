@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(select(b"bytes=0-,0-,0-", 10_000), parts([(0, 10_000)]));
     }
 
-    /// All triples of ranges on a grid: requested bytes are sent once, with few others.
+    /// All triples of ranges on a grid: requested bytes are sent once, with few additional bytes.
     #[test]
     fn parts_are_sound() {
         let marks = [0, 1, 60, 150, 151, 400];

@@ -48,8 +48,8 @@ fn rule(text: &str) -> Option<(String, HeaderValue)> {
     valid.then_some((pattern.to_owned(), HeaderValue::from_str(value).ok()?))
 }
 
-/// The first piece is a prefix of the path, the last one a suffix, and the others occur in order in
-/// between.
+/// The first piece is a prefix of the path, the last piece is a suffix, and the other pieces occur
+/// in order in between.
 fn matches(pattern: &str, path: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == path };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

@@ -33,8 +33,8 @@ impl Stamp {
         }
     }
 
-    /// Whether the content equals that of `before`. New links and permissions change the stamp but
-    /// not the content.
+    /// Whether the content is the same as in `before`. New links and permissions change the stamp
+    /// but not the content.
     pub(crate) fn has_content_of(&self, before: &Stamp) -> bool {
         (self.size, self.modified) == (before.size, before.modified)
     }
@@ -43,7 +43,7 @@ impl Stamp {
         self.size
     }
 
-    /// When the content changed, in seconds and nanoseconds since 1970.
+    /// Time at which the content changed, in seconds and nanoseconds since 1970.
     pub(crate) fn modified(&self) -> (i64, i64) {
         self.modified
     }

@@ -21,7 +21,7 @@ use crate::route_objects::RouteObjects;
 use crate::routes::{Applier, Source, Status};
 use crate::settings::Endpoints;
 
-/// Why the agent cannot start.
+/// Reason why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
     #[error("{0}")]

@@ -78,7 +78,7 @@ pub(crate) struct Endpoints {
     ///
     /// NAMESPACE defaults to the namespace of the pod or kubeconfig. PORT receives requests and
     /// HEALTH-PORT health checks: a port name of the Service, a port number of the pods, or `*` for
-    /// the only port. HEALTH-PORT defaults to the port `admin` if the Service has one, otherwise to
+    /// the only port. HEALTH-PORT defaults to the `admin` port if the Service has one, otherwise to
     /// PORT.
     #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required_unless_present = "routes")]
     #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
@@ -178,7 +178,7 @@ pub(crate) struct Service {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     pub(crate) port: Port,
-    /// `None` means the port `admin` if there is one, otherwise the request port.
+    /// `None` means the `admin` port if there is one, otherwise the request port.
     pub(crate) health_port: Option<Port>,
 }
 

@@ -1,4 +1,4 @@
-//! All settings of a process: those of the library, the platform and the service.
+//! All settings of a process: settings of the library, the platform and the service.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -266,7 +266,7 @@ impl Start {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bearer tokens in the file `auth.tokens`.
+    /// The bearer tokens in the `auth.tokens` file.
     #[cfg(feature = "auth")]
     pub fn auth(&self) -> Arc<Auth> {
         Arc::clone(&self.auth)
@@ -297,7 +297,7 @@ impl Hooks {
             return;
         }
         let ended = block_on(aside, async move {
-            // Run as tasks, so that a panic in one does not stop the others.
+            // Run as tasks, so that a panic in one task does not stop the other tasks.
             let tasks: Vec<_> = hooks.into_iter().map(tokio::spawn).collect();
             let all = async {
                 for task in tasks {

@@ -20,7 +20,7 @@ pub(crate) struct Tally {
     latencies: BTreeMap<Kind, Histogram<u64>>,
     faults: BTreeMap<Fault, u64>,
     lanes: BTreeMap<usize, u64>,
-    /// How late the generator processed a request: its own lag.
+    /// The generator's own lag: the time by which it processed a request late.
     lag: Histogram<u64>,
     /// Time until a connection is established, if observed.
     connects: Histogram<u64>,

@@ -76,8 +76,8 @@ impl Plan {
         let mut due = 0.0;
         let mut trace = Vec::new();
         loop {
-            // Poisson arrivals, like those of many independent clients: the inverse of the
-            // exponential distribution. f64() is below 1.
+            // Poisson arrivals, as from many independent clients: the inverse of the exponential
+            // distribution. f64() is below 1.
             due += -(1.0 - random.f64()).ln() * mean;
             if due >= duration.as_secs_f64() {
                 return trace;

@@ -200,8 +200,8 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // Busy time is no substitute: it excludes sleeping and waking up, and it grows while a lane
-        // is preempted.
+        // Busy time is not a substitute, because it excludes sleeping and waking up, and it grows
+        // while a lane is preempted.
         let taken = total("corelane_lane_cpu_seconds_total") + total(SLOW_CPU);
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");

@@ -1,4 +1,4 @@
-//! Where a replica's metrics come from.
+//! Source of a replica's metrics.
 
 use std::fmt;
 use std::path::PathBuf;

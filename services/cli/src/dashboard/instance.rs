@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Request timeout, so that one hung process does not hide the others.
+/// Request timeout, so that one hung process does not hide the other processes.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const GROUP: &str = "corelane";

@@ -29,7 +29,7 @@ use crate::checkout;
     after_help = "Example: corelane dashboard --instance .run/default --listen 127.0.0.1:8071"
 )]
 pub(crate) struct Dashboard {
-    /// Folder of the instance [default: .corelane/INSTANCE, with INSTANCE from the environment or
+    /// Instance folder [default: .corelane/INSTANCE, with INSTANCE from the environment or
     /// "default"]
     #[arg(long, value_name = "FOLDER")]
     instance: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(crate) struct Dashboard {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8070")]
     #[arg(value_parser = allowed(loopback))]
     listen: SocketAddr,
-    /// supervisord socket of the instance [default: supervisor.sock in its folder]
+    /// The instance's supervisord socket [default: supervisor.sock in its folder]
     #[arg(long, value_name = "SOCKET")]
     supervisor: Option<PathBuf>,
     /// Path that the page's load requests; may be repeated

@@ -17,7 +17,7 @@ const count = (value) => (value == null ? "–" : whole.format(Math.round(value)
 const rate = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : count(value));
 const millis = (value) => (value == null ? "–" : value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : count(value));
 
-// Only what differs is written, so that a reader's selection and focus stay.
+// Writes only the differences, so that the reader's selection and focus are kept.
 const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 const set = (element, name, value) => { if (element.getAttribute(name) !== value) element.setAttribute(name, value); };
 const make = (tag, className, text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
@@ -92,7 +92,7 @@ function showReplica(replica, rateOf) {
   const parts = replicas.get(replica.name);
   const found = condition(replica);
   say(parts.word, found);
-  // It may be back before the page has seen that it was away.
+  // The replica may be back before the page has noticed its absence.
   parts.restarted ||= replica.uptime != null && replica.uptime < parts.uptime;
   parts.uptime = replica.uptime ?? parts.uptime;
   if (parts.restarted && found[0] === "serving") {

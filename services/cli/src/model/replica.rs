@@ -40,9 +40,9 @@ pub struct Replica {
 }
 
 impl Default for Replica {
-    /// One lane with a server's default limits. `outside` is about the cost of `/hello` outside its
-    /// handler on 2 cores under Linux 6.18 (`docs/capacity.md`); `wake` is an estimate for an
-    /// unknown lane.
+    /// A single lane with a server's default limits. `outside` is about the cost of `/hello`
+    /// outside its handler on 2 cores under Linux 6.18 (`docs/capacity.md`); `wake` is an estimate
+    /// for an unknown lane.
     fn default() -> Replica {
         Replica {
             lanes: 1,

@@ -30,7 +30,7 @@ pub(crate) struct New {
     /// Corelane checkout to depend on, instead of this program's release
     #[arg(long, value_name = "PATH")]
     corelane: Option<PathBuf>,
-    /// Repository of Corelane to depend on, at the tag of this program's version
+    /// Corelane repository to depend on, at the tag of this program's version
     #[arg(long, value_name = "URL", conflicts_with = "corelane")]
     #[arg(default_value = env!("CARGO_PKG_REPOSITORY"), hide_default_value = true)]
     git: String,

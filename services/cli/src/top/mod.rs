@@ -30,7 +30,7 @@ pub(crate) struct Top {
     /// Admin port of a replica; may be repeated [default: replicas of the local platform]
     #[arg(long, value_name = "HOST:PORT", value_parser = allowed(admin))]
     admin: Vec<Url>,
-    /// Folder of a local instance [default: the first of .corelane/INSTANCE and .run/INSTANCE, with
+    /// Local instance folder [default: the first of .corelane/INSTANCE and .run/INSTANCE, with
     /// INSTANCE from the environment or "default"]
     #[arg(long, value_name = "FOLDER", conflicts_with = "admin")]
     instance: Option<PathBuf>,

@@ -325,7 +325,7 @@ fn a_body_that_its_handler_ignores_does_not_begin_a_header(
     client.read_until(LAST_CHUNK);
     for part in ["ab", "cd"] {
         client.send(part);
-        // Its deadline is at least that of a header started with these bytes.
+        // Its deadline is no earlier than the deadline of a header started with these bytes.
         assert!(server.connect().read_to_close().is_empty());
     }
     client.send("GET /ignore HTTP/1.1\r\nHost: t\r\n\r\n");

@@ -198,7 +198,7 @@ fn times_and_bytes_are_told_when_the_last_byte_is_taken(#[values(Plain, Hyper)] 
     let mut client = server.connect();
     client.send_get("/big");
     client.socket.peek(&mut [0]).expect("a reply has begun");
-    // The lane serves others only when this client's socket is full.
+    // The lane serves other clients only when this client's socket is full.
     assert_eq!(server.get("/hello").status, 200);
     assert_eq!(next(&told).what, "GET /hello");
     assert!(told.try_recv().is_err());

@@ -391,7 +391,7 @@ fn streams_that_came_together_learn_from_the_first_of_them() {
         let (client, connection) = handshake.expect("handshake");
         let mut client = client.ready().await.expect("ready");
         // Sent in one write, so that the connection is polled once. The route is unknown, and all
-        // others are brief.
+        // other routes are brief.
         let replies: Vec<_> = (0..STREAMS)
             .map(|_| {
                 let request = http::Request::get("http://test/block").body(()).expect("a request");

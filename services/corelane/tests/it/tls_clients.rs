@@ -48,7 +48,7 @@ fn wait_for_reloads(server: &Running, result: &str, n: f64) {
     server.wait_for_metric(&format!("corelane_tls_reloads_total{{result=\"{result}\"}}"), n);
 }
 
-/// What a rejected client reads.
+/// Data that a rejected client reads.
 fn refusal(mut client: TlsClient) -> String {
     client.socket.read(&mut [0]).expect_err("refused").to_string()
 }

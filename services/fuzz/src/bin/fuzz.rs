@@ -1,6 +1,6 @@
 //! Lets libFuzzer search for inputs that break the target named in `FUZZ_TARGET`.
 //!
-//! libFuzzer starts from files, so the target's seeds are first written to the folder `FUZZ_SEEDS`.
+//! libFuzzer starts from files, so the target's seeds are first written to the `FUZZ_SEEDS` folder.
 
 #![no_main]
 

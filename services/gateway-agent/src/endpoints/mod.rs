@@ -1,8 +1,8 @@
 //! Writes Envoy's endpoints from the Services' EndpointSlices, one file per cluster.
 //!
-//! Each namespace has its own watch, so that one failure does not affect the others. Only a
-//! complete list and the changes after it replace a file. While the API server is unreachable, the
-//! last files stay, and Envoy's health checks decide which endpoints receive requests.
+//! Each namespace has its own watch, so that one failure does not affect the other namespaces. Only
+//! a complete list and the changes after it replace a file. While the API server is unreachable,
+//! the last files stay, and Envoy's health checks decide which endpoints receive requests.
 
 mod assignment;
 mod cluster;
@@ -90,8 +90,8 @@ impl Fleet {
         self.known.clone()
     }
 
-    /// Maintains the files of exactly these Services and of the gateways, and deletes the others.
-    /// Unchanged files and watches continue.
+    /// Maintains the files of exactly these Services and of the gateways, and deletes all other
+    /// files. Unchanged files and watches continue.
     pub(crate) fn set(&mut self, services: &[Service]) {
         let services = services.iter().chain(&self.gateways);
         let services: BTreeMap<_, _> = services.map(|it| self.placed(it)).collect();

@@ -45,7 +45,7 @@ pub(crate) struct Backends<'a> {
 }
 
 impl Backends<'_> {
-    /// Returns the reference's cluster, or the reason why it has none. gRPC calls always use
+    /// Returns the reference's cluster, or the reason why it has no cluster. gRPC calls always use
     /// HTTP/2, whatever the Service specifies.
     pub(crate) fn target(
         &self,

@@ -85,7 +85,7 @@ fn only(mut routes: Vec<Value>, scheme: &str) -> Vec<Value> {
     routes
 }
 
-/// Appends the objects' routes to those of the values, host by host. A host that appears only in
+/// Appends the objects' routes to the values' routes, host by host. A host that appears only in
 /// objects starts with a copy of the values' catch-all routes.
 pub(crate) fn merged(values: &[Value], objects: &Hosts) -> Vec<Value> {
     let domains = |host: &Value| -> Vec<String> {

@@ -1,5 +1,5 @@
 //! Object fields that the agent reads. Enumerations are strings and keep unknown values, so that
-//! one unusable object does not hide the others.
+//! one unusable object does not hide the other objects.
 
 use std::collections::BTreeMap;
 

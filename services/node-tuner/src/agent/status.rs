@@ -37,7 +37,7 @@ impl Operation {
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) report: Report,
-    /// Why nothing was changed, or not everything was restored.
+    /// Reason why nothing was changed, or why not everything was restored.
     pub(crate) error: Option<String>,
     /// Settings in the journal after the pass.
     pub(crate) journalled: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Facts {
     pub(crate) last_pass: f64,
     pub(crate) failed_passes: u64,
     pub(crate) knobs: BTreeMap<&'static str, Counts>,
-    /// The proofs of the pods, or the reason why there are none.
+    /// The pods' proofs, or the reason why there are no proofs.
     pub(crate) proof: Result<NodeProof, String>,
     pub(crate) api_errors: BTreeMap<Operation, u64>,
     /// The reason why a restored node may still have the taint.

@@ -17,7 +17,7 @@ const NETWORK: &str = "/sys/class/net";
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) cpus: Cpus,
-    /// CPUs for interrupts, or the reason why there are none.
+    /// CPUs for interrupts, or the reason why there are no such CPUs.
     pub(crate) housekeeping: Result<Cpus, String>,
     /// The problem with these CPUs, if any.
     pub(crate) split: Option<String>,

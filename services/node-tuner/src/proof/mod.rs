@@ -41,7 +41,8 @@ pub(crate) struct Container {
     /// Exclusive CPUs that the container requests: the pod is Guaranteed, and the request is a
     /// whole number.
     pub(crate) asked: Option<u64>,
-    /// Whether the container is one of the pod's `containers`; others only count as neighbours.
+    /// Whether the container is one of the pod's `containers`; other containers only count as
+    /// neighbours.
     pub(crate) checked: bool,
 }
 

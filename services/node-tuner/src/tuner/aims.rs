@@ -258,7 +258,7 @@ impl Sight<'_> {
     }
 }
 
-/// Why an interrupt cannot be moved.
+/// Reason why an interrupt cannot be moved.
 pub(super) const MANAGED: &str = "the kernel manages this interrupt itself";
 
 fn nowhere(knob: &'static Knob, target: &str, why: &str) -> Aim {

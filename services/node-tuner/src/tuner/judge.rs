@@ -213,7 +213,7 @@ pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str
     }
 }
 
-/// Why a file does not exist.
+/// Reason why a file does not exist.
 fn missing(knob: &Knob) -> &'static str {
     match knob.place {
         Place::Sysctl if knob.name.contains("nf_conntrack") => {

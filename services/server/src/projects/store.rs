@@ -31,7 +31,7 @@ pub(crate) struct Project {
     pub(crate) document: Bytes,
 }
 
-/// Why a database operation failed. The details are logged.
+/// Reason why a database operation failed. The details are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreError {
     Unavailable,

@@ -1,4 +1,5 @@
-//! Values that are never shown: those of secret keys, and passwords in URLs and connection strings.
+//! Values that are never shown: values of secret keys, and passwords in URLs and connection
+//! strings.
 
 use std::borrow::Cow;
 

@@ -29,7 +29,7 @@ pub struct Settings {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// What the command line requests.
+/// The action that the command line requests.
 #[derive(Debug)]
 pub enum Invocation {
     /// Run with these settings.

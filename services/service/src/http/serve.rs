@@ -39,7 +39,7 @@ const LAST_REQUEST: Duration = Duration::from_secs(5);
 /// A response: status, media type and text.
 pub type Answer = (StatusCode, &'static str, String);
 
-/// Answers every GET by its path until the future is dropped.
+/// Answers every GET according to its path until the future is dropped.
 pub async fn serve<A>(listener: TcpListener, answer: A)
 where
     A: Fn(&str) -> Answer + Send + Sync + 'static,

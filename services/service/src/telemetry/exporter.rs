@@ -109,7 +109,7 @@ struct Sending<S> {
     failing: bool,
 }
 
-/// Why a request was not accepted.
+/// Reason why a request was not accepted.
 struct Failure {
     reason: String,
     /// Minimum time before a retry, if retrying is allowed.

@@ -122,7 +122,7 @@ const CUMULATIVE: i32 = 2;
 pub(super) struct Sent<F> {
     pub(super) page: F,
     pub(super) resource: Resource,
-    /// When the counters were 0.
+    /// Time at which the counters were 0.
     pub(super) start: SystemTime,
 }
 

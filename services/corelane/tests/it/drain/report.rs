@@ -18,7 +18,8 @@ use crate::support::{
 };
 use rstest::rstest;
 
-/// Exclusive access to the log: tests of both ways cause the same lines, on routes of their own.
+/// Exclusive access to the log, because tests with and without the plain path log the same lines,
+/// on their own routes.
 struct Lines {
     log: Log,
     _turn: MutexGuard<'static, ()>,

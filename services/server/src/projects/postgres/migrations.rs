@@ -24,7 +24,7 @@ const MIGRATING: Duration = Duration::from_secs(600);
 /// The key of the advisory lock for migrations: "corelane" in ASCII.
 const LOCK: i64 = 0x636f_7265_6c61_6e65;
 
-/// Why the tables cannot be used.
+/// Reason why the tables cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error(transparent)]

@@ -6,7 +6,7 @@ use rusqlite::ErrorCode;
 
 use crate::projects::store::StoreError;
 
-/// Why the database cannot be used.
+/// Reason why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// The program must not use the file.
