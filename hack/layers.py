@@ -157,7 +157,7 @@ class Crate:
         return levels
 
     def cycles(self) -> Iterator[str]:
-        """One cycle for each module whose children form one."""
+        """One cycle for each module whose children import one another in a cycle."""
         for parent, graph in self.imports().items():
             try:
                 TopologicalSorter(graph).prepare()

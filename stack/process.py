@@ -24,7 +24,7 @@ LINES = 20
 
 
 def without_proxies() -> dict[str, str]:
-    """This environment without proxies, because loopback needs none."""
+    """This environment without proxies, because loopback needs no proxies."""
     return {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
 
 

@@ -22,7 +22,8 @@ from grafana.queries import DATASOURCE, Queries, at_end, heat, over_time, table_
 
 @dataclass(frozen=True)
 class Limits:
-    """Values above which a panel turns orange and red or, with `falling`, below which it does."""
+    """Thresholds at which a panel turns orange and red: upper limits or, with `falling`, lower
+    limits."""
 
     orange: float
     red: float

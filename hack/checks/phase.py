@@ -83,7 +83,8 @@ def run(
 
 
 class _Process:
-    """The command, which ends with this process: SIGTERM is passed on, and Ctrl-C reaches both."""
+    """The command, which is terminated together with this process: SIGTERM is passed on, and Ctrl-C
+    reaches both processes."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """Loads this tree's images onto the cluster's nodes, each with its digest in its tag.
 
 A pod keeps an image that the node has under the same tag. Because the tag contains the digest, a
-changed image replaces the pods and an unchanged one does not.
+changed image replaces the pods and an unchanged image keeps them.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 // The cost of the gateway: the same open loop at one replica and through the gateway.
 //
-// S0 was run as `ab -n 50000 -c 100`. This scenario also has 100 connections, but a request starts when
-// it is due. The slices have the order direct, gateway, gateway, direct, so that a drift of the machine
-// affects both. Each response names its replica, and a silent replica fails the run (with plain
-// SO_REUSEPORT only the last of several processes received requests).
+// S0 was run as `ab -n 50000 -c 100`. This scenario also has 100 connections, but a request starts
+// when it is due. The slices have the order direct, gateway, gateway, direct, so that drift on the
+// machine affects both parts. Each response names its replica, and a silent replica fails the run
+// (with plain SO_REUSEPORT only the last of several processes received requests).
 
 import exec from 'k6/execution';
 

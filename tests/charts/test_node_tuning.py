@@ -267,7 +267,7 @@ def test_nothing_is_deleted_before_the_nodes_are_restored(api: Api) -> None:
             "clusterrole,clusterrolebinding"
         )
         left = api.get(kinds, *here, "--selector", "app.kubernetes.io/instance=shop")["items"]
-        # Other tests' cluster roles appear here, too.
+        # Other tests' cluster roles also appear here.
         assert not [each for each in left if each["metadata"]["name"].startswith(name)]
 
 

@@ -58,7 +58,7 @@ def test_only_the_agent_has_a_token(release: Release) -> None:
 
 def test_envoys_admin_interface_is_for_its_own_pod_alone(release: Release) -> None:
     (gateway, *_) = release.cluster.ready_pods("gateway")
-    # One port answers strangers, so a blocked network is ruled out.
+    # One port answers unrelated pods, so a blocked network is ruled out.
     answered, refused = f"http://{gateway.ip}:8080/hello", f"http://{gateway.ip}:9901/ready"
     assert_strangers_get(release, [answered], but_not=[refused])
     with release.cluster.forwarded(gateway.name, 9901) as admin:

@@ -181,7 +181,7 @@ def test_a_canary_gets_its_share(routed: Release) -> None:
     assert abs(versions[b"mixed-next"] - number * 0.1) < 7 * sqrt(number * 0.1 * 0.9)
 
 
-# Takes five minutes. The route test covers long-lived streams, too.
+# Takes five minutes. The route test also covers long-lived streams.
 @pytest.mark.nightly
 def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release) -> None:
     with connect(routed.gateway) as client:

@@ -1,4 +1,5 @@
-"""Client certificates at the real Envoy's TLS listener, and the header that tells services about them."""
+"""Client certificates at the real Envoy's TLS listener, and the header that passes them to
+services."""
 
 import ssl
 from collections.abc import Callable, Iterator

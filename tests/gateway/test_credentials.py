@@ -77,7 +77,8 @@ def agent(folder: Path, secrets: Secrets) -> Iterator[Agent]:
 
 @pytest.fixture(scope="module")
 def gateway(folder: Path, agent: Agent, recorder: Recorder) -> Iterator[Gateway]:
-    """Starts a gateway with a route for keys, one for passwords, and one for everybody."""
+    """Starts a gateway with a route for keys, a route for passwords, and a route for all
+    clients."""
     replicas = [endpoint(recorder.url, recorder.admin)]
     service = {"service": {"name": "one", "endpoints": replicas}}
     routes = [
@@ -163,7 +164,7 @@ def test_a_changed_secret_needs_no_restart(
     eventually(lambda: f"{gauge}0\n" in agent.ask("/metrics").body.decode())
     assert status("/", **key) == 200
     assert "secret" not in agent.log.read_text()
-    # Without entries, nobody has a key.
+    # Without entries, no client has a key.
     secrets["api-keys"].put({})
     eventually(lambda: status("/", **key) == 401)
     assert f"{gauge}1\n" in agent.ask("/metrics").body.decode()

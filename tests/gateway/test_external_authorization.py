@@ -1,4 +1,5 @@
-"""External authorization: the real Envoy asks a service, by HTTP and by gRPC, which decides about each request."""
+"""External authorization: the real Envoy queries a service over HTTP and gRPC, and the service
+decides about each request."""
 
 import threading
 from collections.abc import Iterator

@@ -231,7 +231,7 @@ def test_what_envoy_rejects_changes_nothing(routes: Routes, served: Callable[...
             eventually(lambda: current(agent), "the first routes")
             files = [routes.folder / f"{name}.json" for name in ("all_clusters", "all_routes")]
             known = [file.read_text() for file in files]
-            # The rejection is complete: the new cluster disappears, too.
+            # The rejection is complete: the new cluster also disappears.
             routes.put(routes.route("two", **BAD), routes.route("one"))
             eventually(lambda: changes(agent, "rejected") == 1, "a rejected change")
             eventually(lambda: [file.read_text() for file in files] == known, "the former files")

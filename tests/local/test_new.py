@@ -153,7 +153,7 @@ LATE = "import time; time.sleep(1.5); sys.exit('no luck')"
 
 
 def write(file: Path, word: str, first: str = "") -> None:
-    """Replaces the file atomically, like a compiler."""
+    """Replaces the file atomically, as a compiler does."""
     fresh = file.with_suffix(".new")
     text = OTHER.replace("{python}", sys.executable).replace("{word}", word)
     fresh.write_text(text.replace("{first}", first))

@@ -164,7 +164,7 @@ def test_drift_can_be_reported_only(tree: Tree) -> None:
         assert metrics[f'knob_drift_total{{knob="{BACKLOG}"}}'] == 1
         assert metrics[f'knob_repairs_total{{knob="{BACKLOG}"}}'] == 0
         assert tree.read(sysctl(BACKLOG)) == "300"
-    # Later agents leave it alone, too, but write settings new to them.
+    # Later agents also leave it alone, but they write settings that are new to them.
     other = ("--profile=custom", f"--knobs={BACKLOG}=5000;{BUDGET}=900")
     with agent(tree, *told, profile=other) as running:
         eventually(lambda: tree.read(sysctl(BUDGET)) == "900", "the new wish")
@@ -226,7 +226,7 @@ def test_the_latency_is_held_for_as_long_as_the_agent_runs(tree: Tree) -> None:
         assert (tree.root / LATENCY).read_bytes() == latency(10)
         running.passes()
         becomes(lambda: held(running, tree.root / LATENCY), 1)
-    # The kernel's value while nobody holds the file, which is not drift.
+    # The kernel's value while no process holds the file, which is not drift.
     tree.add({LATENCY: struct.pack("=i", NO_LATENCY)})
     with agent(tree, "--agent.mode=apply", profile=wish) as running:
         running.wait_until_ready()

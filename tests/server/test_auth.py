@@ -197,7 +197,8 @@ class TestReload:
 
     @pytest.fixture
     def volume(self, tmp_path: Path) -> Callable[[str | None], None]:
-        """Publishes `tokens` like the kubelet does for a Secret; without a text, makes it a folder."""
+        """Publishes `tokens` as the kubelet publishes a Secret; without a text, makes it a
+        folder."""
         (tmp_path / "tokens").symlink_to("..data/tokens")
         count = iter(range(100))
 

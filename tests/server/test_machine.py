@@ -332,7 +332,7 @@ def test_the_memory_limit_is_the_lowest_above_it_and_ends_what_exceeds_it(large:
         server.write(memory_max="max")
         large.write(f"{PARENT}/memory.max", "max")
         assert limit(server) is None
-        # The limit is lower than the memory in use, none of which can be reclaimed.
+        # This limit is lower than the memory in use, none of which can be reclaimed.
         server.write(memory_max="1M")
         gone = f"! readlink /proc/{server.pid}/exe"
         eventually(lambda: large.run(gone).status == 0, "its end", patience=ANSWER)

@@ -1,4 +1,4 @@
-"""Metrics of the admin port, parsed like Prometheus does."""
+"""Metrics of the admin port, parsed as Prometheus parses them."""
 
 import json
 import re
@@ -111,7 +111,7 @@ def test_a_scrape_costs_little_and_waits_for_no_lane(
         print(f"{connections} connections: {1000 * mean:.2f} ms of CPU time a scrape")
         assert 0 < mean < SCRAPE_SECONDS
 
-        # More work than the test lasts; ends with the process.
+        # More work than fits into the test; it ends when the process exits.
         for client in of_lane.values():
             client.sendall(b"GET /work?ops=1000000000000 HTTP/1.1\r\nHost: test\r\n\r\n")
         held = ["/work"] * len(of_lane)

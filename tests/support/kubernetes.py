@@ -114,7 +114,7 @@ class Cluster:
         return eventually(settled, f"{count} ready pods of {app}", patience=ROLL_OUT, pause=PAUSE)
 
     def evict(self, pod: str) -> subprocess.CompletedProcess[str]:
-        """A single eviction request, like a drain; the caller checks the result."""
+        """A single eviction request, as a drain sends it; the caller checks the result."""
         metadata = {"name": pod, "namespace": self.namespace}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"

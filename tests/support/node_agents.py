@@ -222,7 +222,7 @@ def pod(
 def state(
     api: Api, namespace: str, of: Pod, container: dict, phase: str = "Running", **more: str | list
 ) -> None:
-    """Updates the pod's status like a kubelet."""
+    """Updates the pod's status as a kubelet does."""
     status = {
         "name": "main",
         "containerID": f"containerd://{of.id}",

@@ -46,7 +46,8 @@ def head() -> Tree:
 def base(of: str) -> Iterator[Tree]:
     """Yields the tree of a commit, which exists only in this context."""
     folder = PLACE / "base"
-    # One at a time, because the folder is always the same, so that cargo can reuse its builds.
+    # Only one tree exists at a time, because all trees use the same folder, so that cargo can reuse
+    # its builds.
     with cache.lock(f"compare-{cache.key(str(folder))}"):
         _remove(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)

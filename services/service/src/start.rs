@@ -67,7 +67,7 @@ impl<C> Ready<C> {
         })
     }
 
-    /// Creates the parts of the service, serves, and ends them in this order.
+    /// Creates the parts of the service, serves requests, and shuts the parts down in this order.
     fn serve<F>(self, log_level: Option<Control>, serve: F) -> Result<Drained, BoxError>
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,

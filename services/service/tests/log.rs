@@ -21,7 +21,7 @@ fn records_of_the_crate_log_are_lines_and_a_second_log_is_an_error() {
     tracing::info!("ended");
     drop(flush);
 
-    // The end of the log waits for its last lines, but not for long on a slow disk.
+    // Closing the log waits for its last lines, but only for a short time on a slow disk.
     let begun = Instant::now();
     let text = loop {
         let text = std::fs::read_to_string(file.path()).expect("text");

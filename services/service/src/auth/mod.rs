@@ -86,7 +86,7 @@ pub struct Auth {
     /// change.
     generation: AtomicU64,
     attempts: PerLane<Attempts>,
-    /// The source of tokens. Without a source, nobody has write access.
+    /// The source of tokens. Without a source, no client has write access.
     source: Option<Source>,
     /// The keys of JSON Web Tokens, and the interval between reads of their file.
     #[cfg(feature = "jwt")]
@@ -282,8 +282,8 @@ struct Seen {
 
 impl Auth {
     /// Watches the file on a separate thread, so that a volume that hangs blocks nothing else. The
-    /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed like
-    /// a write in place.
+    /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed as
+    /// well as an in-place write.
     pub(crate) fn watch(self: &Arc<Self>) -> std::io::Result<()> {
         #[cfg(feature = "jwt")]
         self.jwt.iter().try_for_each(|(jwt, every)| jwt.watch(*every))?;

@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 64;
 /// Maximum connections per address, so that one client cannot block the kubelet's probes.
 const OF_A_PEER: usize = 16;
 
-/// Time limit of a request header; also the idle timeout.
+/// Time limit for a request header, and the idle timeout.
 const HEADERS: Duration = Duration::from_secs(5);
 
 /// Maximum age of a connection. A client with more requests opens another connection.

@@ -100,8 +100,8 @@ impl Flush {
 }
 
 impl Written {
-    /// Waits until all previous lines are written, but not for long: a blocked log must not stop a
-    /// lane.
+    /// Waits until all previous lines are written, but only for a short time, because a blocked log
+    /// must not stop a lane.
     pub(super) fn wait(&self) {
         let (reached, ended) = channel();
         if self.0.send(Message::Reached(reached)).is_ok() {

@@ -130,7 +130,8 @@ impl Document {
             }
         }
         reply.headers_mut().insert(ETAG, self.tag.clone());
-        // Another replica may have another configuration, and the next version another document.
+        // Another replica may have a different configuration, and the next version may have a
+        // different document.
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         reply
     }

@@ -50,7 +50,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(socket: TcpStream, security: Option<&Security>) -> Self {
-        // Fails only for invalid settings, which are the same for all.
+        // Fails only for invalid settings, which are the same for all connections.
         let tls = security.map(|security| security.client().expect("a TLS client"));
         Link { socket, tls: tls.map(Box::new) }
     }

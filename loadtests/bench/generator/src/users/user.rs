@@ -191,7 +191,7 @@ pub(crate) struct Session {
     pub(crate) replied: bool,
     /// The request in flight, and when it was due.
     pub(crate) asked: Option<(Kind, Instant)>,
-    /// The next requests. Those without a due time are sent as soon as possible.
+    /// The next requests. Requests without a due time are sent as soon as possible.
     pub(crate) todo: VecDeque<(Kind, Option<Instant>)>,
 }
 

@@ -69,7 +69,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let told = Arc::clone(&condition);
     thread::spawn(move || obey(&told));
-    // Only a signal ends it in an orderly way. Requests that are cut then do not matter.
+    // Only a signal shuts the replica down in an orderly way. Requests that are cut then do not
+    // matter.
     let used: Vec<Arc<Used>> = (0..options.lanes).map(|_| Arc::default()).collect();
     let _drained = server.serve(move |lane: &Lane| {
         // Sleeps end when they are due instead of up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use slab::Slab;
 
-/// Maximum size of a request in one piece. A larger one ends the connection.
+/// Maximum size of a request in one piece. A larger request ends the connection.
 const REQUEST: usize = 4096;
 
 const LISTENER: u64 = u64::MAX;

@@ -13,7 +13,7 @@ use clap::Parser;
 use memchr::memmem;
 use peers::{HELLO, Options, Work};
 
-/// Maximum size of a request in one piece. A larger one ends the connection.
+/// Maximum size of a request in one piece. A larger request ends the connection.
 const REQUEST: usize = 4096;
 
 /// A silent client must not block a worker forever.
