@@ -42,7 +42,7 @@ pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     Err(Errno::AGAIN)
 }
 
-/// Looks up one name at a time, like the kernel. Each name is opened relative to the open folder
+/// Looks up one name at a time, as the kernel does. Each name is opened relative to the open folder
 /// without following symlinks, so that a concurrent rename cannot lead out of the folder.
 fn walk(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd> {
     let mut folders = vec![openat(root, c".", PLACE | OFlags::DIRECTORY, Mode::empty())?];

@@ -61,7 +61,7 @@ impl Piece {
 }
 
 impl Body {
-    /// A body made of pieces of a file, which are read and sent at the same time.
+    /// A body made of pieces of a file, which are read while the body is sent.
     pub(crate) fn of(file: Arc<OpenFile>, pieces: impl IntoIterator<Item = Piece>) -> Body {
         let pieces: VecDeque<_> = pieces.into_iter().collect();
         let left = pieces.iter().map(Piece::length).sum();

@@ -1,4 +1,4 @@
-//! The files of one lane: from memory, or read from disk on another thread.
+//! The files of one lane: served from memory, or read from disk on another thread.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-/// Maximum ranges per request, and maximum ranges that may overlap with an earlier one. Section
-/// 14.2 advises rejecting more, because each range costs the server more than the client.
+/// Maximum number of ranges per request, and maximum number of ranges that may overlap with an
+/// earlier range. Section 14.2 advises rejecting more, because each range costs the server more
+/// than the client.
 const MAX_RANGES: usize = 16;
 const MAX_OVERLAPS: usize = 2;
 

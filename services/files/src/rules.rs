@@ -9,8 +9,8 @@ use http::header::HeaderValue;
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// Cache-Control rules: `pattern: value`, separated by semicolons. The first rule whose pattern
-/// matches a file's path below the root applies, otherwise `no-cache`. In a pattern, `*` matches
-/// any characters, including slashes.
+/// matches a file's path below the root applies. If no pattern matches, `no-cache` applies. In a
+/// pattern, `*` matches any characters, including slashes.
 ///
 /// ```
 /// use corelane_files::Rules;

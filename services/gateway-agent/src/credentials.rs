@@ -1,5 +1,5 @@
-//! Writes Envoy's filters of API keys and passwords whenever their Secrets change. Envoy itself reads
-//! passwords only at start, and API keys from no file.
+//! Writes Envoy's filters for API keys and passwords whenever their Secrets change. Envoy itself
+//! reads passwords only at startup and cannot read API keys from a file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use crate::routes::Update;
 /// Interval between reads of the mounted Secrets.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Length of the shortest API key: 22 characters of base64 hold 128 bits.
+/// Minimum length of an API key: 22 characters of base64 hold 128 bits.
 const SHORTEST: usize = 22;
 
 /// Length of a SHA-1 in base64.
@@ -31,7 +31,7 @@ const SHA1: usize = 28;
 struct Filter {
     /// The folder of its mounted Secret.
     folder: PathBuf,
-    /// Envoy's configuration of the filter without credentials.
+    /// The filter's Envoy configuration, without credentials.
     config: Value,
 }
 
@@ -39,16 +39,16 @@ struct Filter {
 struct Kept {
     filter: Filter,
     file: File,
-    /// The reason why the file is not up to date; empty if it is.
+    /// The reason why the file is not up to date; empty if the file is up to date.
     failure: String,
 }
 
-/// The filters by their names.
+/// Filters by name.
 #[derive(Debug)]
 pub(crate) struct Credentials(Mutex<BTreeMap<String, Kept>>);
 
 impl Credentials {
-    /// Reads the chart's description, and writes the files of the filters to `folder`.
+    /// Reads the chart's description, and writes the filters' files to `folder`.
     pub(crate) fn open(description: &Path, folder: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(description).map_err(|error| error.to_string())?;
         let filters: BTreeMap<String, Filter> =
@@ -118,7 +118,7 @@ impl Credentials {
     }
 }
 
-/// Envoy's file of a filter. An error names no secret.
+/// Envoy's file for a filter. An error does not contain the secret.
 fn filter(name: &str, filter: &Filter) -> Result<String, String> {
     let mut config = filter.config.clone();
     if config["@type"].as_str().is_some_and(|it| it.ends_with(".BasicAuth")) {
@@ -142,7 +142,7 @@ fn keys(folder: &Path) -> Result<Value, String> {
     for client in names {
         let key = match fs::read_to_string(folder.join(&client)) {
             Ok(text) => text.trim().to_owned(),
-            // The kubelet removes the link of an entry that is gone after the entry itself.
+            // The kubelet first removes an entry and then the link to it.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(format!("{client}: {error}")),
         };
@@ -162,7 +162,7 @@ fn keys(folder: &Path) -> Result<Value, String> {
     Ok(Value::Array(keys))
 }
 
-/// The users and the hashes of their passwords, in htpasswd's format.
+/// Users and password hashes, in htpasswd format.
 fn users(folder: &Path) -> Result<String, String> {
     let text = fs::read_to_string(folder.join(".htpasswd"));
     let text = text.map_err(|error| format!(".htpasswd: {error}"))?;

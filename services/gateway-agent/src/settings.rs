@@ -76,10 +76,10 @@ pub(crate) struct Endpoints {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Envoy cluster and its Service; may be repeated
     ///
-    /// NAMESPACE defaults to the namespace of the pod or kubeconfig. PORT receives requests and
-    /// HEALTH-PORT health checks: a port name of the Service, a port number of the pods, or `*` for
-    /// the only port. HEALTH-PORT defaults to the `admin` port if the Service has one, otherwise to
-    /// PORT.
+    /// NAMESPACE defaults to the namespace of the pod or kubeconfig. PORT receives requests, and
+    /// HEALTH-PORT receives health checks: a port name of the Service, a port number of the pods,
+    /// or `*` for the only port. HEALTH-PORT defaults to the `admin` port if the Service has one,
+    /// otherwise to PORT.
     #[arg(long = "service", env = "GATEWAY_AGENT_SERVICES", required_unless_present = "routes")]
     #[arg(value_name = "CLUSTER=[NAMESPACE/]NAME:PORT[:HEALTH-PORT]")]
     #[arg(value_delimiter = ',', value_parser = service)]

@@ -123,7 +123,7 @@ fn unfinished(place: &Path) -> PathBuf {
     place.with_file_name(format!(".{name}.node-tuner"))
 }
 
-/// Writes a new file to disk, with the mode and owner of another.
+/// Writes a new file to disk, with the mode and owner of another file.
 fn write_as(other: &fs::Metadata, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;

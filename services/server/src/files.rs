@@ -15,7 +15,8 @@ use crate::openapi::{self, Operation, Parameter};
 pub(crate) type Body = Either<Full<Bytes>, corelane_files::Body>;
 
 /// One lane's files below a root. Files not in memory are read on blocking threads of the lane's
-/// event loop. These are not pinned, so a slow disk blocks neither the event loop nor its CPU.
+/// event loop. These threads are not pinned, so a slow disk blocks neither the event loop nor its
+/// CPU.
 #[derive(Debug)]
 pub(crate) struct Files(corelane_files::Files);
 

@@ -1,4 +1,4 @@
-//! Corelane's reference service, with every workload that measures the platform.
+//! Corelane's reference service, with every workload that is used to measure the platform.
 
 mod app;
 mod config;
@@ -24,7 +24,7 @@ use crate::projects::metrics::Metrics;
 
 /// Runs the program from its command line, environment and file.
 pub fn main() -> ExitCode {
-    // The allocator requests no huge pages (its feature `no_thp`). If the kernel provides them
+    // The allocator requests no huge pages (its `no_thp` feature). If the kernel provides them
     // anyway, each block counts as fully used. Fails harmlessly on kernels without huge pages.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let metrics = Arc::<Metrics>::default();

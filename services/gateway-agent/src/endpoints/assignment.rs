@@ -72,8 +72,8 @@ fn keep_one_family(known: &mut BTreeMap<(IpAddr, u16), Endpoint>) -> usize {
     before - known.len()
 }
 
-/// Serving endpoints, or the unready ones if no endpoint serves: Envoy's health checks are more
-/// reliable than an API server that has lost all nodes.
+/// Serving endpoints, or the unready endpoints if no endpoint is serving: Envoy's health checks are
+/// more reliable than an API server that has lost all nodes.
 fn choose<'a>(
     known: impl Iterator<Item = &'a Endpoint> + Clone,
     limit: usize,

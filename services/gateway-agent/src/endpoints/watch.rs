@@ -76,7 +76,7 @@ impl Watch {
         }
     }
 
-    /// Runs one list, or one watch to its end.
+    /// Runs one list, or one watch until it ends.
     async fn turn(&self, version: &mut Option<String>) -> kube::Result<()> {
         match version.take() {
             None => *version = self.list().await?,

@@ -17,9 +17,9 @@ pub(crate) struct Place<'a> {
     pub(crate) entries: &'a [Entry],
 }
 
-/// Routes of each host. Among listeners on a port, only the one with the most specific name serves
-/// a host, and among its routes only those with the most specific name. `places` is sorted by route
-/// age.
+/// Routes of each host. Among the listeners on a port, only the listener with the most specific
+/// name serves a host. Among its routes, only the routes with the most specific name apply.
+/// `places` is sorted by route age.
 pub(crate) fn hosts(listeners: &[Served<'_>], places: &[Place<'_>]) -> Hosts {
     let names = listeners.iter().filter(|it| it.programmed()).map(|it| name(it).to_owned());
     let names: BTreeSet<_> = places.iter().map(|it| it.host.clone()).chain(names).collect();

@@ -9,7 +9,7 @@ use super::status::Verdict;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    /// Service port for plaintext requests; `None` if these are redirected.
+    /// Service port for plaintext requests; `None` if these requests are redirected.
     pub(crate) http: Option<u16>,
     pub(crate) https: Option<u16>,
     /// The chart's Secret, which pods mount. The agent does not read it.

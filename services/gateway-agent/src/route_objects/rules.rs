@@ -228,8 +228,8 @@ fn supported(rule: &Rule) -> Result<(), Unsupported> {
     }
 }
 
-/// Timeouts for the whole request and for each attempt. Without retries, the shorter one applies to
-/// the only attempt.
+/// Timeouts for the whole request and for each attempt. Without retries, the shorter timeout
+/// applies to the only attempt.
 fn timeouts(of: &Timeouts, action: &mut Map<String, Value>) -> Result<(), Unsupported> {
     let read = |text: &Option<String>| text.as_deref().map(milliseconds).transpose();
     let (request, attempt) = (read(&of.request)?, read(&of.backend_request)?);

@@ -150,8 +150,8 @@ pub(crate) fn services(clusters: &BTreeMap<String, Value>) -> Vec<Service> {
     clusters.iter().filter_map(|(name, it)| service_of(name, it).ok().flatten()).collect()
 }
 
-/// The cluster's Service, `[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`, from `service` in the filter
-/// metadata `corelane`.
+/// The cluster's Service, `[NAMESPACE/]NAME:PORT[:HEALTH-PORT]`, from `service` in the `corelane`
+/// filter metadata.
 fn service_of(name: &str, cluster: &Value) -> Result<Option<Service>, String> {
     let service = &cluster["metadata"]["filter_metadata"]["corelane"]["service"];
     match service {

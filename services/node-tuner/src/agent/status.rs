@@ -115,7 +115,7 @@ impl Facts {
         self.pass = Some(pass);
     }
 
-    /// Queues events for the API server; the newest replaces an equal one.
+    /// Queues events for the API server; a new event replaces an equal older event.
     pub(crate) fn tell(&mut self, messages: Vec<Message>) {
         for message in messages {
             self.messages

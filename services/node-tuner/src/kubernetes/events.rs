@@ -155,7 +155,7 @@ struct Waiting {
 }
 
 impl Pace {
-    /// The last message replaces earlier ones.
+    /// The last message replaces earlier messages.
     pub(super) fn add(&mut self, message: Message) {
         let waiting = self.events.entry((message.reason, message.subject)).or_default();
         waiting.words = message.words;

@@ -55,7 +55,7 @@ impl Kubernetes {
         pods::of_node(&self.client, &self.node, &self.selector).await
     }
 
-    /// Writes node events and keeps those that cannot be written now.
+    /// Writes node events and keeps the events that cannot be written now.
     pub(crate) async fn tell(&mut self, messages: Vec<Message>) -> kube::Result<()> {
         messages.into_iter().for_each(|it| self.pace.add(it));
         let now = Instant::now();

@@ -11,7 +11,7 @@ use crate::proof::{Container, Pod};
 /// The kubelet's ID of a static pod (kubernetes.io, "Well-Known Labels, Annotations").
 const OF_A_FILE: &str = "kubernetes.io/config.hash";
 
-/// Lists pods of a node that run or may run, and marks those that match the selector.
+/// Lists pods of a node that run or may run, and marks the pods that match the selector.
 pub(crate) async fn of_node(client: &Client, node: &str, selector: &str) -> kube::Result<Vec<Pod>> {
     let api: Api<core::Pod> = Api::all(client.clone());
     // Served from the API server's cache, because every node sends this request regularly.
@@ -81,7 +81,7 @@ fn id(status: &ContainerStatus) -> Option<String> {
     Some(id.rsplit_once("://").map_or(id, |(_, id)| id).to_owned())
 }
 
-/// Requested CPUs; `None` if not a whole number.
+/// Requested CPUs; `None` if the request is not a whole number.
 fn whole_cpus(container: &core::Container) -> Option<u64> {
     // If a container has only a limit, the API server copies it to the request.
     let request = container.resources.as_ref()?.requests.as_ref()?.get("cpu")?;

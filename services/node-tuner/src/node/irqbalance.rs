@@ -46,7 +46,7 @@ fn in_environment(tree: &Tree, process: &Process) -> Option<Cpus> {
     Some(list.or(mask).unwrap_or_default())
 }
 
-/// The CPUs that a file bans. The last line counts, and a list takes precedence over a mask.
+/// The CPUs that a file bans. The last line applies, and a list takes precedence over a mask.
 pub(crate) fn banned(text: &str) -> Cpus {
     let value = |name: &str| lines(text).filter(|it| it.name == name && !it.comment).last();
     let list = value(LIST).and_then(|it| Cpus::from_list(it.value));
@@ -55,8 +55,8 @@ pub(crate) fn banned(text: &str) -> Cpus {
 }
 
 /// Bans these CPUs in the file and leaves other lines unchanged. The new line replaces the last
-/// line with its variable, even if that is commented out. irqbalance before 1.8 supports only the
-/// mask.
+/// line with its variable, even if that line is commented out. irqbalance before 1.8 supports only
+/// the mask.
 pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     let named = |name: &str| lines(text).filter(|it| it.name == name).last();
     let place = named(LIST).or_else(|| named(MASK));

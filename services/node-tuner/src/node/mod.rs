@@ -86,7 +86,7 @@ fn split_cores(tree: &Tree, reserved: &Cpus, online: &Cpus) -> Option<String> {
     let mut whole = reserved.clone();
     for cpu in reserved.iter() {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
-        // Linux before 5.3 has only the second name.
+        // Linux before 5.3 uses only the second name.
         let names = ["core_cpus_list", "thread_siblings_list"];
         let core = names.iter().find_map(|name| list(tree, &format!("{folder}/{name}")));
         whole.add(&core.unwrap_or_default().and(online));

@@ -7,7 +7,7 @@ use super::interrupts::Interrupt;
 use super::{Check, Name, State};
 use crate::cpus::Cpus;
 
-/// Maximum failures to name; the rest are only counted.
+/// Maximum number of failures to name; the other failures are only counted.
 const NAMED: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub(crate) fn interrupts_elsewhere(
     }
 }
 
-/// Every process may open as many files as wanted. `lowest` is the lowest soft limit among the
+/// Every process may open as many files as required. `lowest` is the lowest soft limit among the
 /// container's processes.
 pub(crate) fn open_files(lowest: u64, wanted: u64) -> Check {
     let said = if lowest == u64::MAX { "unlimited".to_owned() } else { lowest.to_string() };

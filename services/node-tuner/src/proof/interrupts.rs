@@ -11,7 +11,8 @@ pub(crate) struct Interrupt {
     pub(crate) cpus: Cpus,
 }
 
-/// All interrupts of these network devices, or of all devices with hardware if none are named.
+/// All interrupts of these network devices, or of all devices with hardware if no devices are
+/// named.
 pub(crate) fn find(tree: &Tree, interfaces: &[String]) -> Result<Vec<Interrupt>, String> {
     let devices = node::devices(tree, interfaces);
     let devices = devices.map_err(|error| format!("network devices cannot be listed: {error}"))?;

@@ -36,7 +36,7 @@ pub(crate) struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// ID at the container runtime, while the container runs.
+    /// ID assigned by the container runtime, while the container is running.
     pub(crate) id: Option<String>,
     /// Exclusive CPUs that the container requests: the pod is Guaranteed, and the request is a
     /// whole number.
@@ -145,7 +145,7 @@ impl State {
 }
 
 impl NodeProof {
-    /// A node is proven if all its pods are.
+    /// A node is proven if all of its pods are proven.
     pub(crate) fn of(node: &str, pods: Vec<PodProof>) -> Self {
         NodeProof { node: node.to_owned(), proven: pods.iter().all(|pod| pod.proven), pods }
     }

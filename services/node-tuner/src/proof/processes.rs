@@ -35,7 +35,7 @@ impl Processes {
         Ok(cpus)
     }
 
-    /// Lowest soft limit on open files of these processes; `None` if all have ended.
+    /// Lowest soft limit on open files of these processes; `None` if all processes have ended.
     pub(crate) fn open_files(&self, pids: &[u32]) -> Result<Option<u64>, String> {
         let mut lowest = None;
         for &pid in pids {

@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     )]
     #[arg(action = ArgAction::Append, value_parser = pairs)]
     overrides: Vec<Pairs>,
-    /// The overrides by their names.
+    /// Overrides by name.
     #[arg(skip)]
     pub(crate) knobs: BTreeMap<String, String>,
     /// Parent folder of /proc, /sys, /dev and /etc
@@ -180,7 +180,7 @@ pub(crate) struct Agent {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the loop does.
+/// The work that the loop does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Audit,
@@ -246,7 +246,7 @@ pub(crate) enum What {
 struct Pairs(Vec<(String, String)>);
 
 /// `NAME=VALUE`, separated by commas or semicolons. A part without `=` belongs to the preceding
-/// value, because CPU lists contain commas too.
+/// value, because CPU lists also contain commas.
 fn pairs(text: &str) -> Result<Pairs, String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for part in text.split([';', ',']).filter(|part| !part.trim().is_empty()) {

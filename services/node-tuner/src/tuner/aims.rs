@@ -1,4 +1,4 @@
-//! Determines a setting's files and the wanted value of each.
+//! Determines a setting's files and the wanted value of each file.
 
 use crate::catalogue::{self, Knob, Place, Rule, Value};
 use crate::cpus::Cpus;
@@ -12,7 +12,7 @@ pub(super) struct Aim {
     pub(super) target: String,
     /// Empty if there is no file.
     pub(super) path: String,
-    /// The wanted value, or the reason why there is none.
+    /// The wanted value, or the reason why there is no wanted value.
     pub(super) wanted: Result<Value, String>,
 }
 
@@ -181,8 +181,8 @@ impl Sight<'_> {
     }
 
     /// Interrupt CPUs on the device's NUMA node, whose memory is near the device, or all interrupt
-    /// CPUs if that node has none. irqbalance knows the nodes itself and uses any CPU that is not
-    /// banned.
+    /// CPUs if that node has none of them. irqbalance knows the nodes itself and uses any CPU that
+    /// is not banned.
     fn near(&self, device: &Interface) -> Result<Cpus, String> {
         let all = self.node.housekeeping.clone()?;
         let local = device.local.as_ref().filter(|_| !self.node.irqbalance.runs);

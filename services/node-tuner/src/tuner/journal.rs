@@ -153,7 +153,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads the current journal. Returns an error if it is invalid.
+    /// Reads the current journal. Returns an error if the journal is invalid.
     pub(super) fn read(&self, boot: &str) -> io::Result<Option<Journal>> {
         let text = match fs::read(self.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -273,7 +273,7 @@ impl Tuner {
         judged: &mut [Judged],
         leaving: &mut Vec<Row>,
     ) {
-        // Settings that kube-proxy has taken over stay.
+        // Settings that kube-proxy has taken over stay unchanged.
         let owned = |it: &Judged| it.row.state == State::Owned;
         journal.settings.retain(|entry| !judged.iter().any(|it| owned(it) && it.keeps(entry)));
         for entry in journal.settings.clone().iter().rev() {
@@ -305,8 +305,8 @@ impl Tuner {
         }
     }
 
-    /// Writes an original back. Returns whether that was necessary, which it is not if the file is
-    /// gone. Entries that do not match the catalogue are errors.
+    /// Writes an original back. Returns whether this was necessary. It is not necessary if the file
+    /// is gone. Entries that do not match the catalogue are errors.
     fn put_back(&self, entry: &Entry) -> io::Result<bool> {
         check(entry)?;
         let original = entry.original.bytes();
@@ -336,8 +336,8 @@ impl Tuner {
     }
 
     /// The kernel shows all words but accepts one. Old kernels compare only the prefix and would
-    /// read `always [madvise] never` as `always`, so all words are written only to files that are
-    /// not the kernel's.
+    /// read `always [madvise] never` as `always`, so all words are written only to files that do
+    /// not belong to the kernel.
     fn write_choice(&self, path: &str, original: &[u8]) -> io::Result<()> {
         let word = rule::shown(Rule::Choice, original);
         self.tree.write(path, word.as_bytes())?;

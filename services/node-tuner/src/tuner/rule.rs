@@ -28,7 +28,7 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether a file is as wanted. `written` is what this program wrote last.
+/// Whether a file has the wanted value. `written` is the last value that this program wrote.
 pub(super) fn satisfied(rule: Rule, desired: &[u8], now: &[u8], written: Option<&[u8]>) -> bool {
     match rule {
         Rule::AtLeast => {

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Each request makes about thirty small allocations, for which this allocator needs about half of
-/// glibc's instructions.
+/// Each request makes about thirty small allocations, for which this allocator needs about half as
+/// many instructions as glibc.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

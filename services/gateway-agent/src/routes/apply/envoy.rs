@@ -61,7 +61,7 @@ impl Kind {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subscription {
-    /// Version that Envoy uses; empty before the first one.
+    /// Version that Envoy uses; empty before the first version.
     pub(crate) version: String,
     pub(crate) rejected: u64,
 }

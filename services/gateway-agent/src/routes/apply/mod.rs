@@ -66,7 +66,7 @@ pub(crate) struct Applier {
     envoy: Envoy,
     fleet: Fleet,
     status: Arc<Status>,
-    /// Clusters in the file: the desired ones and those not yet removed.
+    /// Clusters in the file: the desired clusters and the clusters that have not been removed yet.
     clusters: BTreeMap<String, Value>,
     files: [File; 4],
     certificates: Files,
@@ -137,7 +137,7 @@ impl Applier {
         }
     }
 
-    /// Waits for an Envoy that has an earlier agent's routes. Needs no API server.
+    /// Waits for an Envoy that has an earlier agent's routes. This does not need the API server.
     async fn adopt(&self) {
         while !self.serves().await {
             sleep(START).await;
