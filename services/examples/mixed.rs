@@ -141,7 +141,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut addresses = env::args().skip(1);
     let address = addresses.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let admin = addresses.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
-    // Kubernetes sets the variable to the name of the pod.
+    // Kubernetes sets the variable to the pod's name.
     let replica = env::var("HOSTNAME").unwrap_or_else(|_| "mixed".to_owned());
     let version = env::var("VERSION").unwrap_or_else(|_| "1".to_owned());
     let mut server = Server::builder()

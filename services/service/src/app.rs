@@ -130,15 +130,15 @@ impl<C: Keys> App<C> {
     }
 
     /// Checks the service's own settings beyond what their parsers check, for example two settings
-    /// that contradict each other. The second argument is the replica's name. `--check` runs it
-    /// too.
+    /// that contradict each other. The second argument is the replica's name. `--check` also runs
+    /// it.
     pub fn check(mut self, check: fn(&C, &str) -> Result<(), ConfigErrors>) -> Self {
         self.check = check;
         self
     }
 
     /// Changes the server's builder after the platform's settings are applied, to add admin pages
-    /// or collectors. The platform's request observer replaces any other.
+    /// or collectors. The platform's request observer replaces any other observer.
     pub fn extend(mut self, extend: impl FnOnce(Builder) -> Builder + 'static) -> Self {
         self.extend = Box::new(extend);
         self

@@ -141,7 +141,7 @@ fn selected(mut command: Command, arguments: impl Iterator<Item = OsString>) -> 
     command
 }
 
-/// Suggests a subcommand. clap finds none for short words with two swapped letters.
+/// Suggests a subcommand. clap suggests nothing for short words with two swapped letters.
 fn suggest(error: &mut clap::Error, command: &Command) {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
         return;

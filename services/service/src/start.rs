@@ -50,7 +50,7 @@ pub(crate) struct Ready<C> {
 }
 
 impl<C> Ready<C> {
-    /// Starts the log and runs the service. If log lines are JSON, an error is JSON too, because a
+    /// Starts the log and runs the service. If log lines are JSON, an error is also JSON, because a
     /// log collector loses other text on standard error.
     pub(crate) fn run<F>(self, serve: F) -> Result<Drained, BoxError>
     where
@@ -195,8 +195,8 @@ impl Start {
     /// Runs a future after the drain and before the process exits, for example to flush a queue or
     /// release a lease. Futures of several calls run concurrently, on the thread of
     /// [`Start::block_on`], whose tasks still run. Unfinished futures are dropped with a warning
-    /// after 4 s, because a pod's grace period ends 5 s after `drain.deadline`. They also run if
-    /// the lanes could not start.
+    /// after 4 s, because a pod's grace period ends 5 s after `drain.deadline`. The futures also
+    /// run if the lanes could not start.
     ///
     /// ```no_run
     /// # async fn flush() {}

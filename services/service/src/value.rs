@@ -33,13 +33,13 @@ use bytesize::ByteSize;
 pub use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-/// What a parser accepts.
+/// Description of the values that a parser accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allowed {
     /// As text.
     pub text: String,
     /// As a JSON Schema. Text that the parser accepts is valid, and so is a TOML number with that
-    /// text; words are valid only in one spelling. Some other values are valid too, because a
+    /// text; words are valid only in one spelling. Some other values are also valid, because a
     /// schema cannot express the bounds of durations, for example. A `writeOnly` value is a secret
     /// and is never shown.
     pub schema: Value,
@@ -193,7 +193,7 @@ fn quantity(form: &str, with_zero: bool) -> Value {
     }
 }
 
-/// Whether text ends in a unit; `0` needs none.
+/// Whether text ends in a unit; `0` needs no unit.
 fn has_unit(text: &str) -> bool {
     text == "0" || text.ends_with(|c: char| c.is_ascii_alphabetic())
 }
@@ -241,7 +241,7 @@ pub fn optional<T, E: Into<Allowed>>(
     unless("off", parse)
 }
 
-/// Parses a value, or a word that means none.
+/// Parses a value, or a word that means no value.
 pub fn unless<T, E: Into<Allowed>>(
     word: &'static str,
     parse: impl Fn(&str) -> Result<T, E>,

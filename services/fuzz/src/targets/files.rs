@@ -35,7 +35,7 @@ fn file_path(raw: &str) {
     assert_eq!(normal(&encoded.replace('/', "%2f")).is_some(), !path.contains('/'));
 }
 
-/// The Range field. The selected parts are few, within the file, and separate.
+/// The Range field. The selected parts are few, are within the file, and do not overlap.
 ///
 /// The first 8 bytes of the input are the file's length.
 pub(super) const FILE_RANGE: Target = Target {

@@ -63,7 +63,8 @@ impl Conditions {
 
     /// Evaluates the conditions in the order of section 13.2.2.
     pub(crate) fn evaluate(&self, current: Version, is_read: bool) -> Verdict {
-        // If-Match compares strongly (section 13.1.1), If-None-Match weakly (section 13.1.2).
+        // If-Match compares strongly (section 13.1.1), and If-None-Match compares weakly (section
+        // 13.1.2).
         if self.if_match.as_ref().is_some_and(|tags| !tags.name(current, false)) {
             Verdict::Failed
         } else if !self.if_none_match.as_ref().is_some_and(|tags| tags.name(current, true)) {

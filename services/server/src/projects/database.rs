@@ -1,4 +1,4 @@
-//! A process's database, and how each lane uses it.
+//! A process's database, and each lane's access to it.
 
 use std::sync::Arc;
 use std::time::Instant;

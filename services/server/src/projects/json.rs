@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value. Documents contain no numbers, so their values are not kept.
+/// A JSON value. Documents contain no numbers, so the values of numbers are not kept.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     Null,

@@ -106,7 +106,7 @@ impl Projects {
     }
 }
 
-/// Maximum size of a document, about ten times the usual one.
+/// Maximum size of a document, about ten times the usual size.
 const MOST: usize = 64 << 10;
 
 /// Reads the body even before other checks, because a connection with an unread body cannot be

@@ -64,7 +64,7 @@ pub(crate) fn not_found() -> Problem {
     Problem::from(StatusCode::NOT_FOUND).detail("there is no project with this id")
 }
 
-/// The problem for a project with this version instead of the requested one.
+/// The problem for a project with this version instead of the requested version.
 pub(crate) fn precondition_failed(current: Version) -> Problem {
     Problem::from(StatusCode::PRECONDITION_FAILED)
         .detail(format!("the project's entity tag is {}", current.tag()))

@@ -56,7 +56,7 @@ impl StoreError {
 pub(crate) enum Changed<T> {
     Done(T),
     Missing,
-    /// The project has this version instead of the expected one.
+    /// The project has this version instead of the expected version.
     Conflict(Version),
 }
 

@@ -63,7 +63,7 @@ pub(super) fn without_passwords(text: &str) -> Cow<'_, str> {
     if hidden == text { Cow::Borrowed(text) } else { Cow::Owned(hidden) }
 }
 
-/// The part without its password; `None` if it has none.
+/// The part without its password; `None` if it has no password.
 fn without_password(part: &str) -> Option<String> {
     if let Some((name, value)) = part.split_once('=')
         && is_sensitive(name)

@@ -1,4 +1,4 @@
-//! Sources of settings: a TOML file, then the environment, then flags. The last one wins.
+//! Sources of settings: a TOML file, then the environment, then flags. The last source wins.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -94,7 +94,7 @@ impl Program {
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
                 return Ok(Invocation::Print(text));
             }
-            // Parsing again without the unknown flag and its value finds other errors too.
+            // Parsing again without the unknown flag and its value also finds other errors.
             let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             if wrong.is_empty() || flag.as_ref().is_none_or(|flag| flag.starts_with('-')) {
                 wrong.push(of_flags(&text));

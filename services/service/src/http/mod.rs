@@ -76,7 +76,7 @@ where
         let body = Limited::new(body, BODY_BYTES).collect().await?.to_bytes();
         Ok(Response::from_parts(head, body))
     };
-    // The connection makes progress only while it is polled. The request reports its errors too.
+    // The connection makes progress only while it is polled. The request also reports its errors.
     let moved = async {
         let _ = connection.await;
         std::future::pending().await

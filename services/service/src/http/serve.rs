@@ -166,7 +166,7 @@ mod tests {
         // Connections above the limit are closed.
         let mut refused = idle.pop().expect("there are many");
         assert_eq!(refused.read(&mut [0]).await?, 0);
-        // The others wait for a request.
+        // The other connections are waiting for a request.
         let mut first = idle.swap_remove(0);
         first.write_all(GET).await?;
         let mut reply = String::new();

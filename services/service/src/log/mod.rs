@@ -92,7 +92,7 @@ impl Log {
         let (writer, flush) = writer::start(out)?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
-            // Applies to the fields of spans too.
+            // Also applies to the fields of spans.
             .with_ansi(ansi)
             // By default, a failed write is reported through `eprintln!`, which panics.
             .log_internal_errors(false)

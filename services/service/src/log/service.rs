@@ -47,7 +47,7 @@ pub(crate) fn trace_id(trace: &corelane::TraceContext) -> String {
     format!("{:032x}", u128::from_be_bytes(trace.trace_id()))
 }
 
-/// The thread's current request, and its trace if that is recorded.
+/// The thread's current request, and its trace if the trace is recorded.
 fn request() -> Vec<(&'static str, String)> {
     let trace = corelane::trace_context().filter(corelane::TraceContext::is_sampled);
     let trace = trace.as_ref().map(|trace| ("trace_id", trace_id(trace)));

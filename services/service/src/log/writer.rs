@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Maximum queued lines; more are dropped. The queue grows with its contents, because preallocating
-/// this length would take 4 MB in every server.
+/// Maximum number of queued lines; additional lines are dropped. The queue grows with its contents,
+/// because preallocating this length would take 4 MB in every server.
 const MOST: usize = 128_000;
 
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
      img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Blocks scripts and external resources, because the page has none.
+/// Blocks scripts and external resources, because the page uses neither.
 #[cfg(not(feature = "openapi-viewer"))]
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Endpoint;
 use crate::http::exchange;
 
-/// Maximum attempts to send a request before it is dropped; the pause between attempts doubles.
+/// Maximum number of attempts to send a request before it is dropped; the pause between attempts
+/// doubles.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

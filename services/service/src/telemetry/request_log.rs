@@ -65,7 +65,7 @@ impl RequestLog {
     }
 
     /// Whether to log a failure now, and how many were suppressed since the last one. If every
-    /// request is logged, none is suppressed.
+    /// request is logged, no failure is suppressed.
     fn admit(&self, now: Instant) -> Option<u32> {
         let mut left_out = 0;
         if now.saturating_duration_since(self.second.get()) >= Duration::from_secs(1) {

@@ -81,7 +81,7 @@ impl Spans {
         self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `most` spans. Each call starts with another lane, so that a slow collector
+    /// Takes up to `most` spans. Each call starts with a different lane, so that a slow collector
     /// starves no lane.
     pub(super) fn take(&self, most: usize) -> Vec<Record> {
         let mut lanes = self.lanes();

@@ -20,7 +20,7 @@ use crate::projects::store::StoreError;
 /// Additional wait for a statement after the server's own time limit for it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A lane's sessions and the requests waiting for one, all on the lane's thread.
+/// A lane's sessions and the requests waiting for a session, all on the lane's thread.
 #[derive(Debug)]
 pub(super) struct Pool {
     /// The most recently used session is at the end.
@@ -183,8 +183,8 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Runs statements. If the request is dropped in between, the session is not reused until they
-    /// end.
+    /// Runs statements. If the request is dropped in the meantime, the session is not reused until
+    /// its statements end.
     pub(super) async fn during<T>(&self, statement: impl Future<Output = T>) -> T {
         let _in_use = Counted::new(&self.pool.metrics.in_use);
         self.busy.set(true);

@@ -27,9 +27,9 @@ pub(crate) struct Settings {
     pub(super) hosts: Vec<Url>,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
-    /// Connections per lane, including the one of its slow lane.
+    /// Connections per lane, including its slow lane's connection.
     pub(super) connections: usize,
-    /// Maximum operations of a lane that wait for a connection, and for how long.
+    /// Maximum number of a lane's operations that may wait for a connection, and the maximum wait.
     pub(super) queue: usize,
     pub(super) wait: Duration,
     pub(super) connect_timeout: Duration,

@@ -174,7 +174,7 @@ impl Header {
         })
     }
 
-    /// Rejects files of other programs, or of a newer version of this one.
+    /// Rejects files of other programs, or of a newer version of this program.
     fn check(&self, may_be_new: bool) -> Result<(), Fault> {
         let known = MIGRATIONS.len() as i32;
         if self.application == 0 && self.version == 0 && self.is_empty {

@@ -26,7 +26,7 @@ pub(super) fn list(
     after: Option<Uuid>,
     limit: u32,
 ) -> Result<Vec<Project>> {
-    // No project has the nil id, which precedes all others.
+    // No project has the nil ID, which precedes all other IDs.
     let after = after.unwrap_or_default();
     connection
         .prepare_cached(

@@ -193,8 +193,8 @@ impl Writer {
 
     /// Truncates a long log. SQLite copies the log into the database every 1,000 pages, at the end
     /// of a COMMIT. It restarts the log only if no connection reads from it
-    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). Otherwise this waits for such a
-    /// moment.
+    /// (sqlite.org/wal.html#avoiding_excessively_large_wal_files). Otherwise, this call waits for
+    /// such a moment.
     fn cut_log(&mut self) {
         let Some(opened) = &mut self.opened else { return };
         if self.next_cut > Instant::now() || self.file.log_length() <= LOG_LIMIT {
