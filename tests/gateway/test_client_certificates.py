@@ -45,7 +45,7 @@ def ca(tmp_path: Path, trusted: Authority) -> SecretFolder:
 
 @pytest.fixture
 def start(recorder: Recorder, ca: SecretFolder, tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
-    """Returns a function that starts a gateway whose route /partners requires a certificate."""
+    """Returns a function that starts a gateway whose /partners route requires a certificate."""
     pair = certificate(tmp_path, "tls", "ec")
     files = dict(zip(("certificate", "key"), map(str, pair), strict=True))
     clients = {"files": {"ca": f"{ca.path}/ca.crt", "sds": f"{tmp_path}/clients.yaml"}}
@@ -90,7 +90,7 @@ def test_an_optional_certificate_opens_the_route_that_requires_it(
     (told,) = request.values(HEADER)
     assert told.startswith(b"hash=")
     assert told.endswith(f";uri={IDENTITY}".encode())
-    # Nobody can claim to have one: neither over TLS nor without.
+    # No client can claim to have a certificate, neither over TLS nor without TLS.
     assert get(gateway, "/partners", tmp_path) == 403
     assert ask(gateway.url, "/partners", headers=FORGED).status == 403
     assert recorder.take().requests == []

@@ -31,7 +31,7 @@ def answer(request: Request) -> None:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Starts a gateway whose route /off does not compress."""
+    """Starts a gateway whose /off route does not compress."""
     with serving(answer) as url:
         service = {"service": {"name": "one", "endpoints": [endpoint(url, url)]}}
         off = {"name": "off", "path": {"prefix": "/off"}, "compression": False}

@@ -21,7 +21,8 @@ LONG = b"x" * 200_000
 
 
 class Decider:
-    """The service. It allows `allow` and rejects all else; it does not answer `hang` before its end."""
+    """The service. It allows `allow`, rejects everything else, and does not answer `hang` until it
+    stops."""
 
     def __init__(self) -> None:
         self.end = threading.Event()
@@ -29,7 +30,7 @@ class Decider:
         self.seen: list[bytes] = []
 
     def allows(self, asked: bytes) -> bool:
-        """Decides by what the service got."""
+        """Decides based on what the service received."""
         self.seen.append(asked)
         if b"hang" in asked:
             self.end.wait()
@@ -87,10 +88,10 @@ def decider(request: pytest.FixtureRequest) -> Iterator[tuple[Decider, str, int]
 def gateway(
     decider: tuple[Decider, str, int], recorder: Recorder, tmp_path: Path
 ) -> Iterator[Gateway]:
-    """Starts a gateway whose route /open does not ask."""
+    """Starts a gateway whose /open route does not query the service."""
     _, protocol, port = decider
     asked = {"enabled": True, "protocol": protocol, "host": "127.0.0.1", "port": port}
-    # Long enough for a busy machine; `hang` waits for it.
+    # Long enough for a busy machine; requests for `hang` wait this long.
     asked |= {"responseHeaders": ["x-user"], "timeout": "5s"}
     service = {"service": {"name": "one", "endpoints": [endpoint(recorder.url, recorder.admin)]}}
     opened = {"name": "open", "path": {"prefix": "/open"}, "externalAuthorization": False}

@@ -1,4 +1,5 @@
-"""The gateway with the chart's configuration, in front of a recorder and of the real server."""
+"""The gateway with the chart's configuration, in front of a recorder and in front of the real
+server."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -172,7 +172,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, 
 def aftermath(target: tuple[Gateway, Recorder, dict]) -> Aftermath:
     """Runs every flood on a separate connection, followed by a request from another client.
 
-    The connections close together, because Envoy first gives each client a second to close.
+    The connections close at the same time, because Envoy first gives each client a second to close.
     """
     gateway, recorder, _ = target
     recorder.take()

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::AnyPool;
 use sqlx::any::AnyPoolOptions;
 
-/// Connections to the database over all lanes of this replica.
+/// Database connections across all lanes of this replica.
 const CONNECTIONS: usize = 8;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, text TEXT NOT NULL)";

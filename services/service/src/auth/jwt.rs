@@ -131,7 +131,7 @@ fn read(file: &Path) -> Result<String, String> {
     text.ok_or_else(|| "No such file".to_owned())
 }
 
-/// The signing keys. Other keys of the set, such as those for encryption, are ignored.
+/// The signing keys. Other keys in the set, such as encryption keys, are ignored.
 fn parse(text: &str) -> Result<Vec<Key>, String> {
     let set: JwkSet = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let keys: Vec<_> = set.keys.iter().filter_map(key).collect();

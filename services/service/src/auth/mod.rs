@@ -1,14 +1,14 @@
 //! Bearer tokens (RFC 6750) whose hashes are in a file. Cargo feature `auth`.
 //!
-//! The keys `auth.tokens` and `auth.reload` name the file, which may change while the service runs.
-//! [`Start::auth`](crate::Start::auth) returns the tokens, and [`Auth::lane`] returns the [`Guard`]
-//! of a lane. The guard is a `tower::Layer` for the routes that need a token. Routes that decide
-//! themselves call [`Guard::check`].
+//! The `auth.tokens` and `auth.reload` keys configure the file, which may change while the service
+//! is running. [`Start::auth`](crate::Start::auth) returns the tokens, and [`Auth::lane`] returns
+//! the [`Guard`] of a lane. The guard is a `tower::Layer` for the routes that need a token. Routes
+//! that decide themselves call [`Guard::check`].
 //!
 //! With the `jwt` Cargo feature, a JSON Web Token (RFC 7519) is also valid if a key of
-//! `auth.jwt.keys` signed it. That file is a JWK set with public keys of RSA, P-256, P-384 and
-//! Ed25519. The token must have the claims `exp`, `sub`, `iss` (`auth.jwt.issuer`) and `aud`
-//! (`auth.jwt.audience`). Clocks may differ by a minute.
+//! `auth.jwt.keys` signed it. That file is a JWK set with RSA, P-256, P-384 and Ed25519 public
+//! keys. The token must have the `exp`, `sub`, `iss` (`auth.jwt.issuer`) and `aud`
+//! (`auth.jwt.audience`) claims. Clocks may differ by a minute.
 
 mod credentials;
 #[cfg(feature = "jwt")]
@@ -379,7 +379,7 @@ mod tests {
             Watched { _folder: folder, file, lane: auth.lane(), auth, seen }
         }
 
-        /// Whether the token is valid after one more read of the file.
+        /// Whether the token is valid after another read of the file.
         fn valid(&mut self) -> bool {
             self.auth.look(&mut self.seen);
             let headers =

@@ -19,7 +19,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 /// A document and its page, for all lanes. Generated on demand, because few clients request them
-/// and a start should be short.
+/// and startup should be fast.
 ///
 /// ```
 /// use corelane_service::openapi::Documents;

@@ -1,4 +1,4 @@
-// Shows the document in Swagger UI, in the colours of the system, in place of the plain page.
+// Shows the document in Swagger UI, in the system's colours, in place of the plain page.
 "use strict";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
