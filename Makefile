@@ -1,4 +1,4 @@
-# What developers and CI run. Each recipe calls one thing that also works alone.
+# Commands for developers and CI. Each recipe calls one command that also works on its own.
 
 PYTHON ?= python3
 TOOLS := $(PYTHON) hack/tools
@@ -12,14 +12,14 @@ WORKFLOWS := $(wildcard .github/workflows/*.yaml)
 RULES := $(wildcard dashboards/rules/*.rules.yaml)
 RULE_TESTS := $(wildcard dashboards/tests/*.test.yaml)
 
-# Shell files that git knows or would take; looked up only when used.
+# Shell files that git tracks or would add. Evaluated only when used.
 SHELL_FILES = $(shell git grep --untracked -lE '^\#!/(usr/)?bin/(env )?(ba)?sh$$' -- ':!*.py' ':!*.md')
 
 # Most tests wait for processes, so more run at once than there are CPUs. Files are not split: they share processes.
 TEST_WORKERS ?= 3
 PYTEST = $(TOOLS) run pytest --numprocesses=$(TEST_WORKERS) --dist=loadfile --override-ini=console_output_style=count $(PYTEST_FLAGS)
 
-# Clippy of a newer Rust finds more: that is shown, and fails only with the Rust of CI.
+# A newer Clippy finds more. Findings are always shown but cause a failure only with CI's Rust version.
 CLIPPY_FLAGS = $(if $(filter 1.95.%,$(shell rustc --version)),-D warnings)
 space := $(subst ,, )
 
@@ -36,43 +36,43 @@ help: ## Show the targets and variables
 
 ##
 ## Variables of up, as in: make up REPLICAS=4
-## INSTANCE is also for down, status, logs, loadtest, clean, postgres-up and postgres-down.
-##   REPLICAS            replicas of the server; one per CPU
-##   PROFILE             local, the cargo profile that builds the server; release is faster and takes minutes to build
-##   DASHBOARD_PORT      8070, the page over all parts
-##   GATEWAY_PORT        8080, where requests go
+## INSTANCE also applies to down, status, logs, loadtest, clean, postgres-up and postgres-down.
+##   REPLICAS            number of server replicas; by default one per CPU
+##   PROFILE             local, the cargo profile that builds the server; release is faster but takes minutes to build
+##   DASHBOARD_PORT      8070, the dashboard
+##   GATEWAY_PORT        8080, for requests
 ##   ENVOY_ADMIN_PORT    9901
 ##   GATEWAY_STATS_PORT  9902
 ##   PROMETHEUS_PORT     9090
 ##   REPLICA_PORT        8100, the first replica's; the next ones count up
 ##   REPLICA_ADMIN_PORT  8200, the first replica's; the next ones count up
-##   DATABASE            sqlite: a file of all replicas; postgres: one that is started with them; none
-##   POSTGRES_PORT       5433; also of postgres-up
-##   INSTANCE            default; another name with other ports runs beside it
-## Another service instead of the reference server, which is then built with the profile dev:
+##   DATABASE            sqlite: a file that all replicas share; postgres: a PostgreSQL that up starts; none
+##   POSTGRES_PORT       5433; also for postgres-up
+##   INSTANCE            default; use another name and other ports to run a second instance
+## To run another service instead of the reference server, built with the dev profile:
 ##   SERVICE             its Cargo.toml; BIN=NAME if it has several binaries
-##   BINARY              or a program; RUNTIME=other if it is not on corelane-service, and HEALTH, its path for probes
+##   BINARY              or a program; set RUNTIME=other if it does not use corelane-service, and HEALTH to its probe path
 ##   WATCH               1: build and roll out again when sources change
 ##
 ## Variables of cluster-up, cluster-down, deploy, undeploy and e2e
-##   CLUSTER             local: two nodes on this machine, without Docker; vm: the same in QEMU; kind; or current: the current kubeconfig
+##   CLUSTER             local: two nodes on this machine, without Docker; vm: the same in QEMU; kind; or current: the current kubeconfig's cluster
 ## Variables of deploy and undeploy
 ##   NAMESPACE           corelane
 ##   RELEASE             corelane
-##   VALUES              values files of charts/corelane, separated by commas; those of hack/cluster/values.yaml
-##   PROFILE             local, the cargo profile of the images' programs; image is that of releases
+##   VALUES              values files of charts/corelane, separated by commas; hack/cluster/values.yaml by default
+##   PROFILE             local, the cargo profile of the images' programs; releases use image
 
-# Some systems set such names in every environment; only make's own count.
+# Some systems set such names in every environment, so only values that are passed to make count.
 given = $(if $(filter command line,$(origin $(1))),$(addprefix --,$(2)) $(call quoted,$($(1))))
 quoted = '$(subst ','\'',$(1))'
 
 ##@ Run
 
-up: ## Start replicas, gateway and Prometheus as local processes; SERVICE=path/to/Cargo.toml: of another service
+up: ## Start replicas, gateway and Prometheus as local processes; for another service: SERVICE=path/to/Cargo.toml
 	@$(LOCAL) up $(call given,SERVICE,manifest) $(call given,BIN,bin) $(call given,BINARY,binary) \
 	  $(call given,RUNTIME,runtime) $(call given,HEALTH,health) $(if $(call given,WATCH,watch),--watch)
 
-down: ## Stop what up started
+down: ## Stop the processes that up started
 	@$(LOCAL) down
 
 status: ## Show every process, its state, CPUs and address
@@ -84,33 +84,33 @@ logs: ## Show the last log lines, or follow one process: NAME=server-0
 postgres-up: ## Start a disposable PostgreSQL
 	@$(PYTHON) hack/postgres.py up
 
-postgres-down: ## End that PostgreSQL, and remove its data
+postgres-down: ## Stop that PostgreSQL and remove its data
 	@$(PYTHON) hack/postgres.py down
 
 ##@ Cluster
 
-# CLUSTER=kind and CLUSTER=current are other clusters than that of this repository.
-cluster-up: ## Start two Kubernetes nodes without Docker, or others: CLUSTER=kind
+# CLUSTER=kind and CLUSTER=current do not use this repository's cluster.
+cluster-up: ## Start two Kubernetes nodes without Docker, or another cluster: CLUSTER=kind
 	@$(CLUSTER_COMMAND) up
 
-cluster-down: ## End the cluster, and check that nothing of it is left
+cluster-down: ## Stop the cluster and check that nothing is left behind
 	@$(CLUSTER_COMMAND) down
 
 cluster-status: ## Show the cluster's components, nodes and pods
 	@$(CLUSTER_COMMAND) status
 
-# CLUSTER=current installs on the cluster of the current kubeconfig, with the images that VALUES name.
+# CLUSTER=current installs on the current kubeconfig's cluster, with the images that VALUES name.
 deploy: ## Build the images and install the charts on the cluster
 	@$(PYTHON) hack/deploy up
 
-undeploy: ## Uninstall what deploy installed
+undeploy: ## Uninstall the releases that deploy installed
 	@$(PYTHON) hack/deploy down
 
-e2e: ## Test rollouts, pinning and failures on the cluster, or on one of its own: TESTS="-k drain"
+e2e: ## Test rollouts, pinning and failures on the running cluster, or on a new one: TESTS="-k drain"
 	@$(TOOLS) ensure helm kubectl ip k6 pytest
 	@hack/e2e $(TESTS)
 
-# What the essential tests of the cluster and the count of instructions need and other tests do not: CI builds it during them.
+# Builds that only the essential cluster tests and the instruction count need. CI makes them during the other tests.
 parts:
 	@$(TOOLS) ensure kubectl coredns containerd ip valgrind
 	@$(PYTHON) hack/images build --profile local server gateway cli node-tuner mixed
@@ -118,21 +118,21 @@ parts:
 
 ##@ Test
 
-# Three tiers of checks; each includes the one before it.
+# Three tiers of checks. Each tier includes the previous tier.
 CHECK_TOOLS := ruff lint-imports pytest shellcheck actionlint vale promtool helm helm-docs helm-unittest
 TEST_TOOLS := envoy supervisord prometheus alertmanager k6 postgres ab h2spec openssl nginx haproxy skopeo strace g++
 NIGHTLY_TOOLS := chromium playwright axe-core crane kind ip kubectl kube-apiserver etcd envoy-gateway valgrind
 
-check: ## Run formats, linters, unit tests and fast tests, before each commit
+check: ## Check formats, run linters, unit tests and fast tests; use it before each commit
 	@$(CHECKS) run check
 
-test: ## Run check, and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
+test: ## Run check and the tests with real processes: Envoy, PostgreSQL, Prometheus, k6
 	@$(CHECKS) run test
 
 test-all: test ## Run every test; requires root and takes hours
 	@$(MAKE) --no-print-directory $(NIGHTLY)
 
-# What test-all adds to test; the nightly workflow runs each of them in a job of its own.
+# Tests that test-all adds to test. The nightly workflow runs each of them in its own job.
 NIGHTLY := test-nightly features test-jwt e2e check-dashboards drill soak chaos-long fuzz-long miri release-dry-run shake
 
 check-tools:
@@ -141,7 +141,7 @@ check-tools:
 shake: ## Repeat tests in random order under pressure: TIER=check ROUNDS=10 SEED=1 PRESSURE=all
 	$(CHECKS) shake $(or $(TIER),processes) --rounds $(or $(ROUNDS),2) $(if $(SEED),--seed $(SEED)) --pressure $(or $(PRESSURE),half)
 
-lint: ## Check formats, and what linters find without a build
+lint: ## Check formats and run the linters that need no build
 	cd services && cargo fmt --check
 	test -z "$$(gofmt -l loadtests/bench/peers/go services/examples/go | tee /dev/stderr)"
 	$(TOOLS) run ruff format --check
@@ -156,7 +156,7 @@ lint: ## Check formats, and what linters find without a build
 	$(PYTHON) hack/prose
 	$(PYTHON) hack/book.py check
 
-check-charts: ## Lint the charts, run their unit tests, compare what is generated from them
+check-charts: ## Lint the charts, run their unit tests, and check the generated files
 	$(TOOLS) run helm lint --strict $(CHARTS)
 	$(TOOLS) run helm-unittest --strict --with-subchart=false --values "$(CURDIR)/tests/charts/registry.yaml" $(CHART_TESTS)
 	$(PYTHON) hack/charts check
@@ -173,7 +173,7 @@ clippy: ## Build the Rust code and its tests with clippy
 	cd services && cargo test --locked --no-run
 	cd services && cargo test --locked --no-run --features corelane/chaos --test chaos
 
-# A set of features that does not compile is rare, and each compiles its dependencies once more.
+# Feature sets rarely fail to compile, and each set recompiles its dependencies.
 features: ## Run clippy on the libraries with each set of features
 	cd services && for features in "" kubernetes server auth faults openapi jwt; do \
 	  cargo clippy --locked -p corelane-service --lib --no-default-features --features "$$features" -- $(CLIPPY_FLAGS) || exit 1; \
@@ -186,8 +186,8 @@ features: ## Run clippy on the libraries with each set of features
 test-rust: ## Run the unit and library tests of the Rust services
 	cd services && cargo test --locked $(RUST_TARGETS) -- --test-threads=8 $(RUST_TEST_FLAGS)
 
-# Apart from test-rust, because its features compile 42 dependencies once more. CI runs it on each change.
-test-jwt: ## Run the tests of JSON Web Tokens, an optional feature
+# Separate from test-rust, because its features recompile 42 dependencies. CI runs it for each change.
+test-jwt: ## Run the tests of the optional JSON Web Token feature
 	cd services && cargo test --locked -p corelane-service --lib --features jwt -- auth
 
 test-processes: ## Run the tests with real processes
@@ -198,25 +198,25 @@ test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release bu
 	@$(TOOLS) ensure $(TEST_TOOLS) $(NIGHTLY_TOOLS)
 	$(PYTEST) -m nightly
 
-chaos: ## Park and move connections at every opportunity under clients that cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1
+chaos: ## Park and move connections at every opportunity while clients cut requests: CHAOS_EVENTS=1000000 CHAOS_SEED=1
 	services/corelane/tests/chaos/run
 
 chaos-long:
 	@$(MAKE) --no-print-directory chaos CHAOS_EVENTS=$(or $(CHAOS_EVENTS),1000000)
 
-# What a random search finds first is luck: nightly has time for it, and `cargo test` runs each target on its seeds.
-fuzz: ## Fuzz what reads text from outside: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
+# A random search needs time, so it runs in the nightly workflow. `cargo test` runs each target on its seeds.
+fuzz: ## Fuzz the parsers of external input: FUZZ_SECONDS=60 TARGETS=div SANITIZER=address
 	$(if $(FUZZ_SECONDS),FUZZ_SECONDS=$(FUZZ_SECONDS)) $(if $(SANITIZER),SANITIZER=$(SANITIZER)) services/fuzz/run $(TARGETS)
 
 fuzz-long:
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=60
 
-# The crates have no unsafe code (`unsafe_code = "forbid"` in services/Cargo.toml): what miri can find is in
-# that of their dependencies, as they use it.
-# Not those that read files or clocks, move threads, open sockets or call C: miri does not emulate that.
+# The crates have no unsafe code (`unsafe_code = "forbid"` in services/Cargo.toml): miri can find errors
+# only in their dependencies' unsafe code.
+# Excludes tests that read files or clocks, move threads, open sockets or call C, which miri does not emulate.
 MIRI_SKIPS := cpu::view cpu::repin tls:: placement:: hyper_sees
 
-miri: ## Look for undefined behaviour in what the library calls; needs nightly Rust with miri
+miri: ## Look for undefined behaviour in the library's dependencies; needs nightly Rust with miri
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \
 	  cd services && cargo +nightly miri test --locked -p corelane --lib -- $(addprefix --skip ,$(MIRI_SKIPS)); \
 	else \
@@ -226,7 +226,7 @@ miri: ## Look for undefined behaviour in what the library calls; needs nightly R
 check-dashboards: ## Run every query of every dashboard on a platform under load and with faults
 	$(PYTHON) dashboards/live
 
-drill: ## Trigger each alert, and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
+drill: ## Trigger each alert and check that Alertmanager sends it: ALERTS="CorelaneStall CorelaneReplicaDown"; needs root
 	$(PYTHON) dashboards/drill $(ALERTS)
 
 prose: ## Check the English of docs, comments and messages: PROSE="docs charts/service"
@@ -239,45 +239,45 @@ fmt: ## Format Rust and Python
 	$(TOOLS) run ruff format
 	$(TOOLS) run ruff check --fix
 
-book: ## Make the site of docs/ in .run/book/site
+book: ## Build the website of docs/ in .run/book/site
 	$(PYTHON) hack/book.py build $(if $(REPOSITORY),--repository $(REPOSITORY))
 
-charts: ## Write what is generated from the charts: schemas, READMEs, the local gateway
+charts: ## Write the files that are generated from the charts: schemas, READMEs, the local gateway
 	@$(PYTHON) hack/charts generate
 
-metrics: ## Write docs/metrics*.md from the catalogue of series in dashboards/metrics
+metrics: ## Write docs/metrics*.md from the series catalogue in dashboards/metrics
 	@$(PYTHON) dashboards/metrics
 
-settings: ## Write docs/settings.md, the keys of every service and of the reference service
+settings: ## Write docs/settings.md, which lists the keys of all services and of the reference service
 	cd services && cargo run --quiet --locked -p corelane-server -- --schema | $(PYTHON) ../hack/settings.py > ../docs/settings.md
 
-dashboards: ## Write the dashboards of Grafana, dashboards/json, from dashboards/grafana
+dashboards: ## Write the Grafana dashboards in dashboards/json from dashboards/grafana
 	$(TOOLS) run dashboards-python dashboards/grafana
 
 ##@ Benchmark
 
-loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another of python3 loadtests list
+loadtest: ## Run a load test through the gateway: SCENARIO=smoke, or another scenario from python3 loadtests list
 	$(PYTHON) loadtests $(or $(SCENARIO),smoke)
 
-loadtest-suite: ## Run every load test, short, with one page over all of them
+loadtest-suite: ## Run a short version of every load test, with an overview page
 	$(PYTHON) loadtests suite
 
-loadtest-compare: ## Tell whether this tree is slower than another commit: BASE=main
+loadtest-compare: ## Check whether this tree is slower than another commit: BASE=main
 	$(PYTHON) loadtests/bench compare $(BASE)
 
 bench: ## Run a benchmark: BENCH=competitors, gateway, balancing, capacity, ..., with its options in quotes; BENCH=--help lists all
 	$(PYTHON) loadtests/bench $(or $(BENCH),competitors)
 
-check-instructions: ## Fail where a request takes more than 1.03 times the instructions of the committed table
+check-instructions: ## Fail if a request takes over 3% more instructions than the committed table allows
 	$(PYTHON) loadtests/bench instructions --check
 
-# bash, too, has a variable of this name.
-soak: ## Keep one server under clients that come and go for 5 minutes: SECONDS=60
+# bash also has a variable with this name.
+soak: ## Run one server for 5 minutes while clients connect and disconnect: SECONDS=60
 	$(PYTHON) loadtests/bench soak $(if $(filter command line,$(origin SECONDS)),--seconds $(SECONDS))
 
 ##@ Release
 
-release-dry-run: ## Make a release in a registry of its own, and verify it from there
+release-dry-run: ## Publish a release to a temporary registry and verify it
 	$(PYTHON) hack/release dry-run
 
 images: ## Build the images as OCI archives in .run/images: IMAGES="server gateway" ARCH=arm64
@@ -285,10 +285,10 @@ images: ## Build the images as OCI archives in .run/images: IMAGES="server gatew
 
 ##@ Other
 
-tools: ## Obtain the tools of make check and make test
+tools: ## Install the tools for make check and make test
 	@$(TOOLS) ensure $(CHECK_TOOLS) $(TEST_TOOLS)
 
-clean: ## Stop the instance; remove builds, logs and recorded data
+clean: ## Stop the instance and remove builds, logs and recorded data
 	@$(LOCAL) remove
 	rm -rf .run/book .run/compare .run/images .run/deploy .run/release .pytest_cache .ruff_cache loadtests/out
 	cd services && cargo clean
