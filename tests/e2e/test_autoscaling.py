@@ -269,7 +269,7 @@ def cgroups(uid: str, name: str) -> list[Path]:
 
 
 def began(uid: str) -> float:
-    """The youngest process, because the sandbox has one as well."""
+    """The youngest process, because the sandbox also has a process."""
     pids = [pid for file in cgroups(uid, "cgroup.procs") for pid in file.read_text().split()]
     stats = [Path("/proc", pid, "stat").read_text().rpartition(")")[2].split() for pid in pids]
     since_boot = max(float(stat[19]) for stat in stats) / os.sysconf("SC_CLK_TCK")

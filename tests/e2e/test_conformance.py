@@ -142,7 +142,7 @@ class World:
         folder = self.folder / name
         folder.mkdir()
         chain, key = (file.read_text() for file in certificate(folder, "tls", "ec"))
-        # Belong to the operator, not to the Gateways.
+        # These objects belong to the operator, not to the Gateways.
         secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
         secret |= {"metadata": {"name": name}, "stringData": {"tls.crt": chain, "tls.key": key}}
         self.apply(namespace, secret)

@@ -97,7 +97,7 @@ def service(services: dict[str, Release], name: str) -> Release:
 def routed(
     deployed: Release, services: dict[str, Release], tmp_path_factory: pytest.TempPathFactory
 ) -> Release:
-    """Adds the routes /go, /node and /rust."""
+    """Adds the /go, /node and /rust routes."""
     routes = [
         {
             "name": name,

@@ -244,7 +244,7 @@ def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
 
 @contextlib.contextmanager
 def locked(node: str) -> Iterator[None]:
-    """Holds the lock, like another tuner."""
+    """Holds the lock, as another tuner would."""
     # The lock is inherited by the background process.
     holder = "setsid sleep 600 >/dev/null 2>&1 </dev/null"
     pid = inside(node, "sh", "-ec", f"exec 9>>{STATE}/lock; flock 9; {holder} & echo $!").strip()

@@ -23,7 +23,7 @@ def wait_until_alone(cluster: Cluster, pod: Pod) -> None:
     """Waits until no other pod may use this pod's CPUs.
 
     The kubelet removes the other pods slightly after the assignment. If nodes share CPUs, only pods
-    of the same node count.
+    on the same node count.
     """
     cpus = only_process(pod).cpus
     capacity = [int(node["status"]["capacity"]["cpu"]) for node in cluster.items("nodes")]

@@ -32,7 +32,8 @@ def unnoticed(release: Release, replies: int = 400) -> Iterator[Load]:
 
 @contextmanager
 def silent(release: Release) -> Iterator[None]:
-    """Idle connections, which gateways close when they shut down; clients reconnect to the next."""
+    """Idle connections, which gateways close when they shut down; clients reconnect to the next
+    gateway."""
     clients = [Client(release.gateway) for _ in range(SILENT)]
     for client in clients:
         assert client.ask("/hello").status == 200

@@ -1,6 +1,7 @@
-"""Two services behind one gateway: the reference server and an independent one.
+"""Two services behind one gateway: the reference server and an independent service.
 
-The other is services/examples/mixed.rs in two charts/service releases in its own namespace.
+The independent service is services/examples/mixed.rs in two charts/service releases in its own
+namespace.
 """
 
 import json
@@ -195,7 +196,7 @@ def test_a_stream_without_events_lives_by_its_heartbeats(routed: Release) -> Non
 
 
 def autoscale(mixed: Release, replicas: int) -> None:
-    """Scales the other service by a fixed autoscaler."""
+    """Scales the other service with a fixed autoscaler."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "mixed"}
     # With equal bounds, no metric is needed.
     spec = {"scaleTargetRef": target, "minReplicas": replicas, "maxReplicas": replicas}
@@ -235,8 +236,8 @@ def rolled(routed: Release, mixed: Release, request: pytest.FixtureRequest) -> I
         autoscale(mixed, 3)
     old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
-    # The gateway prefers replicas with fewer open requests; uneven streams can starve one of plain
-    # requests, so only replicas without streams count.
+    # The gateway prefers replicas with fewer open requests; uneven streams can keep plain requests
+    # away from a replica, so only replicas without streams count.
     with routed.load(path="/mixed", rate=100.0) as load:
         for pod in old:
             load.wait_for(1, pod)

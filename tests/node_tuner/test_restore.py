@@ -192,7 +192,7 @@ def test_a_forged_entry_is_refused_and_the_rest_restored(
     path = fields.get("path", f"/{trees.sysctl(BACKLOG)}")
     assert f"{path}: the journal " in result.stderr
     assert words in result.stderr
-    # All but the entry whose setting was still as applied.
+    # All entries except the entry whose setting still had the applied value.
     kept = trees.sysctl(BACKLOG)
     assert tree.snapshot() == {**before, kept: applied[kept]}
     assert tree.noted()["settings"]

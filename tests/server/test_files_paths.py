@@ -97,7 +97,7 @@ def test_nothing_leads_out(site: Server, path: str) -> None:
     for line in (target, b"http://test" + target):
         request = b"GET " + line + b" HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
         (reply,) = exchange(site.url, request)
-        # Some are invalid targets and are rejected by the library.
+        # Some paths are invalid targets and are rejected by the library.
         assert reply.status in (400, 404), reply
         assert reply.headers["content-type"] == "application/problem+json"
         assert SECRET not in reply.body and b"root:" not in reply.body

@@ -115,7 +115,7 @@ def test_who_leaves_does_not_leave_the_connection_busy(
         with holding(database, LOCKED):
             left(server, writer)
             eventually(lambda: gauge(server, "connections_in_use") == 0)
-            # Its statement is still running, so the next one waits.
+            # Its statement is still running, so the next statement waits.
             waiting = threads.submit(lists, server)
             eventually(lambda: gauge(server, "queue_length") == 1)
         assert waiting.result() == 200
