@@ -136,7 +136,7 @@ def test_interrupts_go_to_the_cpus_for_them_on_the_devices_numa_node(tree: Tree)
     arguments = ("apply", "--profile=web-100k")
     tree.run(*arguments, "--housekeeping=0,2", status=0)
     assert (tree.read(irq), tree.read(queue)) == ("2", "4")
-    # None of these is near.
+    # None of these CPUs is near the device.
     tree.run(*arguments, "--housekeeping=0-1", status=0)
     assert (tree.read(irq), tree.read(queue)) == ("0-1", "3")
     # irqbalance may use all its CPUs.

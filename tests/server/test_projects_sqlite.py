@@ -59,7 +59,7 @@ def test_saves_that_wait_are_committed_together(
         eventually(lambda: queued(server) == 30)
         assert not any(future.done() for future in saves), "a save was answered before its commit"
     assert [future.result().status for future in saves] == [201] * 30
-    # The first one keeps the transaction open; some may arrive after it.
+    # The first save keeps the transaction open; some saves may arrive after it.
     assert metric(server, "commits_total", result="done") - before <= 2
     assert metric(server, "saves_per_commit_sum") == 31
     assert metric(server, "operations_total", operation="create", result="done") == 31
@@ -191,7 +191,7 @@ def test_several_processes_share_a_file(
     for server in servers:
         server.terminate()
         assert server.end()[0] == 0
-    # The last one merges the log into the file (sqlite.org/wal.html).
+    # The last server merges the log into the file (sqlite.org/wal.html).
     assert [file.name for file in database.folder.glob("projects.db*")] == ["projects.db"]
 
 
