@@ -13,7 +13,7 @@ The pods fail on nodes whose kubelet does not allow these sysctls in allowedUnsa
 A pod gets exclusive CPUs only if the kubelet runs with cpuManagerPolicy static and the node has whole CPUs
 left. If a pod stays Pending, reduce the number of replicas, or set pinning: shared.
 {{- if ne (toString .Values.rollout.maxSurge) "0" }}
-A rollout needs CPUs for {{ .Values.rollout.maxSurge }} more. If they are not free, the rollout does not finish. Then set
+A rollout needs free CPUs for {{ .Values.rollout.maxSurge }} more. If they are not free, the rollout does not finish. In this case, set
   rollout: {maxSurge: 0, maxUnavailable: 1}
 {{- end }}
 {{- else -}}
