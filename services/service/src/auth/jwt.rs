@@ -122,7 +122,7 @@ impl Jwt {
             decode::<Value>(token, &key.key, &validation).ok()
         })?;
         let claims = claims.claims;
-        Some(Caller { name: claims["sub"].as_str()?.into(), claims: Some(Arc::new(claims)) })
+        Some(Caller { name: claims["sub"].as_str()?.into(), verified: Some(Arc::new(claims)) })
     }
 }
 
@@ -312,7 +312,7 @@ mod tests {
             pair.sign(message).as_ref().to_vec()
         });
         let caller = jwt.caller(signed.as_bytes()).expect("valid");
-        assert_eq!(caller.claims().expect("a token with claims")["role"], "buyer");
+        assert_eq!(caller.claims::<Value>(&HeaderMap::new()).expect("claims")["role"], "buyer");
         let signed = token(&json!({ "alg": "ES256" }), &claims(), |message| {
             ecdsa.sign(&random, message).expect("random numbers").as_ref().to_vec()
         });

@@ -10,6 +10,7 @@
 //! keys. The token must have the `exp`, `sub`, `iss` (`auth.jwt.issuer`) and `aud`
 //! (`auth.jwt.audience`) claims. Clocks may differ by a minute.
 
+mod claims;
 mod credentials;
 #[cfg(feature = "jwt")]
 mod jwt;
@@ -33,6 +34,7 @@ use tower::{Layer, Service};
 use crate::config::ConfigErrors;
 use crate::per_lane::{Apart, PerLane};
 use crate::value::{HOUR, MILLISECOND, duration, file};
+pub use claims::CLAIMS;
 use credentials::Refusal;
 #[cfg(feature = "jwt")]
 use jwt::Jwt;
@@ -142,20 +144,15 @@ impl Auth {
 #[derive(Clone, Debug)]
 pub struct Caller {
     name: Arc<str>,
+    /// The claims of a token that this service has verified.
     #[cfg(feature = "jwt")]
-    claims: Option<Arc<serde_json::Value>>,
+    verified: Option<Arc<serde_json::Value>>,
 }
 
 impl Caller {
     /// The name of the token in its file, or the subject (`sub`) of a JSON Web Token.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The claims of a JSON Web Token, as an object.
-    #[cfg(feature = "jwt")]
-    pub fn claims(&self) -> Option<&serde_json::Value> {
-        self.claims.as_deref()
     }
 }
 
@@ -199,7 +196,7 @@ impl Guard {
         let named = self.tokens().name_of(token).map(|name| Caller {
             name,
             #[cfg(feature = "jwt")]
-            claims: None,
+            verified: None,
         });
         #[cfg(feature = "jwt")]
         let named = named.or_else(|| self.0.auth.jwt.as_ref()?.0.caller(token));
