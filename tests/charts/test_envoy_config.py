@@ -76,7 +76,7 @@ def test_filters_have_a_fixed_order() -> None:
     )
     configuration = envoy_config(
         f"{jwt},authentication.jwt.audiences={{a}},authentication.jwt.requireClaims[0].claim=sub",
-        "tls.enabled=true,tls.secret=tls,tls.plain=serve,http3.enabled=true,rateLimit.enabled=true",
+        "cors.origins={*},tls.enabled=true,tls.secret=tls,tls.plain=serve,http3.enabled=true,rateLimit.enabled=true",
         "routes[0].name=shop,routes[0].service.name=shop,routes[0].protocol=grpc",
         "routes[0].rateLimit.requests=5,routes[0].bodyBytes=5",
         "rateLimit.keys[0].claim=sub,rateLimit.keys[0].requests=5",
@@ -86,6 +86,7 @@ def test_filters_have_a_fixed_order() -> None:
         "authentication.basicAuth.enabled=true,authentication.basicAuth.secret=b,authentication.basicAuth.everywhere=false",
     )
     order = [
+        "envoy.filters.http.cors",
         "envoy.filters.http.local_ratelimit",
         "envoy.filters.http.jwt_authn",
         "corelane.claims",

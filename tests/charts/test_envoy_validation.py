@@ -37,7 +37,12 @@ SWITCHES = (
         f"{TLS},listener.proxyProtocol=true",
     ),
     ("", "overload.monitor=heap", "overload.monitor=none"),
-    ("", JWT),
+    (
+        "",
+        JWT,
+        f"{JWT},authentication.jwt.url=https://i.test/keys,authentication.jwt.requireClaims[0].claim=sub",
+    ),
+    ("", "cors.origins={*}"),
     ("", "mtls.enabled=true", "mtls.enabled=true,upstream.identity=shop.internal"),
     ("", "rateLimit.enabled=true", "rateLimit.enabled=true,rateLimit.perClient.requests=5"),
     (

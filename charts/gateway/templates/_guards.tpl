@@ -44,6 +44,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{/* Routes: what one says itself, what it needs of other values, and what several say together. */}}
 {{- define "gateway.guards.routes" -}}
+{{- include "gateway.guards.cors" (list "cors" .Values.cors list) -}}
 {{- include "gateway.guards.routeObjects" . -}}
 {{- if include "gateway.routed" . -}}
 {{- include "gateway.guards.routes.upstream" . -}}
@@ -58,6 +59,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "gateway.guards.route.match" . -}}
 {{- include "gateway.guards.route.target" . -}}
 {{- include "gateway.guards.route.policy" (list $ .) -}}
+{{- include "gateway.guards.cors" (list (printf "cors of the route %s" .name) (.cors | default dict) .methods) -}}
 {{- end -}}
 {{- range include "gateway.services" . | fromJson -}}
 {{- include "gateway.guards.routes.service" (list $ .) -}}
@@ -163,6 +165,18 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- if and .burst (lt (int .burst) (int .requests)) -}}
 {{- fail (printf "rateLimit of the route %s has burst %d and requests %d, so requests could never be reached: increase burst" $route.name (int .burst) (int .requests)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the name of a policy, the policy, and the methods of its route. */}}
+{{- define "gateway.guards.cors" -}}
+{{- $policy := index . 1 -}}
+{{- $methods := last . -}}
+{{- if and $policy.credentials (has "*" ($policy.origins | default list)) -}}
+{{- fail (printf "%s has credentials and the origin *: any website could read what a user may see. List the origins, or remove credentials" (first .)) -}}
+{{- end -}}
+{{- if and $policy.origins $methods (not (has "OPTIONS" $methods)) -}}
+{{- fail (printf "%s never sees a preflight request: add OPTIONS to methods of the route" (first .)) -}}
 {{- end -}}
 {{- end -}}
 

@@ -121,6 +121,9 @@ stats_config:
       # The rate limit reads this gauge, which would be 0 without this line.
       - {exact: cluster.gateways.membership_total}
       {{- end }}
+      {{- if include "gateway.envoy.filter.cors" . }}
+      - {prefix: http.ingress.cors.}
+      {{- end }}
       {{- if .Values.authentication.jwt.enabled }}
       - {prefix: http.ingress.jwt_authn.}
       - {prefix: http.ingress.credential_injector.}

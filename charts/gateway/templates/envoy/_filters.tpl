@@ -12,9 +12,7 @@ Takes the root context and the listener.
 {{- if and $root.Values.http3.enabled (eq .listener "tls") }}
 {{- include "gateway.envoy.altSvc" $root }}
 {{- end }}
-{{- /* cors, clientCertificate; rateLimit; oidc, jwt, claims; apiKeys, basicAuth, externalAuthorization;
-keyRateLimits, routeRateLimits; credential; compression; bodyLimit and later ones. */}}
-{{- range list "clientCertificate" "rateLimit" "jwt" "claims" "apiKeys" "basicAuth" "externalAuthorization" "keyRateLimits" "routeRateLimits" "credential" "compression" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+{{- range list "cors" "clientCertificate" "rateLimit" "jwt" "claims" "apiKeys" "basicAuth" "externalAuthorization" "keyRateLimits" "routeRateLimits" "credential" "compression" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
 {{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
 {{- . | nindent 0 }}
 {{- end }}
@@ -45,6 +43,10 @@ envoy.filters.http.jwt_authn:
 envoy.filters.http.credential_injector: {{ $off }}
 {{- end }}
 {{- end }}
+{{- with include "gateway.envoy.corsPolicy" (hasKey . "cors" | ternary .cors $root.Values.cors) }}
+envoy.filters.http.cors:
+  {{- . | nindent 2 }}
+{{- end }}
 {{- with .requireClaims }}
 {{ include "gateway.envoy.routeClaims" . }}
 {{- end }}
@@ -68,6 +70,44 @@ corelane.route_rate_limits: {{ $on }}
 {{- if eq (.protocol | default $root.Values.upstream.protocol) "grpc" }}
 envoy.filters.http.grpc_web: {{ $on }}
 {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Answers preflight requests, and adds CORS headers to responses. Routes with a policy enable it. */}}
+{{- define "gateway.envoy.filter.cors" -}}
+{{- if or .Values.cors.origins (include "gateway.routes.with" (list . "cors")) (include "gateway.dynamic" .) }}
+- name: envoy.filters.http.cors
+  disabled: true
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors
+{{- end }}
+{{- end -}}
+
+{{/* A wildcard stands for any number of labels, but not for a port. Envoy echoes the method and headers for `*`. */}}
+{{- define "gateway.envoy.corsPolicy" -}}
+{{- if .origins -}}
+"@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy
+allow_origin_string_match:
+{{- range .origins }}
+{{- if or (eq . "*") (not (contains "*" .)) }}
+- exact: {{ . | quote }}
+{{- else }}
+- safe_regex: {regex: {{ regexQuoteMeta . | replace "\\*" "[^/:]+" | quote }}}
+{{- end }}
+{{- end }}
+# The service does not answer preflight requests of other origins either.
+forward_not_matching_preflights: false
+allow_methods: {{ .methods | default (list "GET" "HEAD" "POST") | join "," | quote }}
+{{- with .headers }}
+allow_headers: {{ join "," . | quote }}
+{{- end }}
+{{- with .exposeHeaders }}
+expose_headers: {{ join "," . | quote }}
+{{- end }}
+{{- if .credentials }}
+allow_credentials: true
+{{- end }}
+max_age: {{ div (include "common.duration" (list (.maxAge | default "10m") "cors.maxAge") | int64) 1000 | quote }}
 {{- end -}}
 {{- end -}}
 

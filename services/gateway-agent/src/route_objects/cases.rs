@@ -50,7 +50,7 @@ fn short(mut route: Value) -> Value {
     let mut more = Map::new();
     for (key, value) in fields
         .iter()
-        .filter(|(key, _)| key.ends_with("_headers_to_add") || key.ends_with("_headers_to_remove"))
+        .filter(|(key, _)| key.contains("_headers_to_") || *key == "typed_per_filter_config")
     {
         more.insert(key.clone(), value.clone());
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::objects::{Filter, Headers, Mirror, NewPath, Redirect, Rewrite, Typed};
+use super::objects::{Cors, Filter, Headers, Mirror, NewPath, Redirect, Rewrite, Typed};
 
 pub(crate) type Unsupported = String;
 
@@ -149,6 +149,43 @@ fn quoted(text: &str) -> String {
         all.push(character);
     }
     all
+}
+
+/// The name of Envoy's filter, which the chart adds to every listener of route objects.
+pub(crate) const CORS: &str = "envoy.filters.http.cors";
+
+/// For `*`, Envoy answers with the requested origin, method or headers, as the specification
+/// requires with credentials.
+pub(crate) fn cors(of: &Cors) -> Result<Value, Unsupported> {
+    let origin = |it: &String| {
+        let origin = plain(it)?.to_ascii_lowercase();
+        Ok(match origin.contains('*') && origin != "*" {
+            true => json!({"safe_regex": {"regex": quoted(&origin).replace("\\*", "[^/:]+")}}),
+            false => json!({"exact": origin}),
+        })
+    };
+    let origins = of.allow_origins.iter().map(origin).collect::<Result<Vec<_>, Unsupported>>()?;
+    let mut policy = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy",
+        "allow_origin_string_match": origins,
+        "forward_not_matching_preflights": false,
+        "allow_credentials": of.allow_credentials,
+        "max_age": of.max_age.unwrap_or(5).to_string(),
+    });
+    // With credentials, a browser would take `*` for a name.
+    let exposed = of.expose_headers.iter().filter(|it| *it != "*" || !of.allow_credentials);
+    let exposed: Vec<_> = exposed.cloned().collect();
+    let lists = [
+        ("allow_methods", &of.allow_methods),
+        ("allow_headers", &of.allow_headers),
+        ("expose_headers", &exposed),
+    ];
+    for (key, names) in lists {
+        if !names.is_empty() {
+            policy[key] = json!(plain(&names.join(","))?);
+        }
+    }
+    Ok(policy)
 }
 
 pub(crate) fn mirror(of: &Mirror, cluster: &str) -> Value {

@@ -230,6 +230,18 @@ pub(crate) struct Filter {
     pub(crate) request_redirect: Redirect,
     pub(crate) url_rewrite: Rewrite,
     pub(crate) request_mirror: Mirror,
+    pub(crate) cors: Cors,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Cors {
+    pub(crate) allow_origins: Vec<String>,
+    pub(crate) allow_credentials: bool,
+    pub(crate) allow_methods: Vec<String>,
+    pub(crate) allow_headers: Vec<String>,
+    pub(crate) expose_headers: Vec<String>,
+    pub(crate) max_age: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -151,6 +151,10 @@ impl Way<'_> {
             let mut copy = prototype.as_object().cloned().unwrap_or_default();
             copy.insert("match".to_owned(), matched.merged(&prototype["match"]));
             merge(&mut copy, &changes);
+            if let Some(filter) = of("CORS") {
+                let settings = copy.entry("typed_per_filter_config").or_insert_with(|| json!({}));
+                settings[filters::CORS] = filters::cors(&filter.cors)?;
+            }
             if let Some(Value::Object(action)) = copy.get_mut("route") {
                 self.action(action, grpc)?;
                 if let Some(filter) = of("URLRewrite") {
@@ -201,12 +205,13 @@ fn merge(route: &mut Map<String, Value>, changes: &Map<String, Value>) {
 }
 
 fn supported(rule: &Rule) -> Result<(), Unsupported> {
-    const OF_RULES: [&str; 5] = [
+    const OF_RULES: [&str; 6] = [
         "RequestHeaderModifier",
         "ResponseHeaderModifier",
         "RequestRedirect",
         "URLRewrite",
         "RequestMirror",
+        "CORS",
     ];
     if let Some(key) = rule.unknown.keys().next() {
         return Err(format!("{key} is not supported"));
@@ -222,9 +227,10 @@ fn supported(rule: &Rule) -> Result<(), Unsupported> {
         return Err(format!("a filter {kind} of a backendRef is not supported"));
     }
     let has = |kind: &str| rule.filters.iter().any(|it| it.kind == kind);
-    match has("RequestRedirect") && has("URLRewrite") {
-        true => Err("RequestRedirect and URLRewrite exclude each other".to_owned()),
-        false => Ok(()),
+    // Envoy answers a redirect before it reads a policy.
+    match ["URLRewrite", "CORS"].into_iter().find(|it| has("RequestRedirect") && has(it)) {
+        Some(kind) => Err(format!("RequestRedirect and {kind} exclude each other")),
+        None => Ok(()),
     }
 }
 

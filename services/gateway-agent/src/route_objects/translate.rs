@@ -260,7 +260,7 @@ fn class_status(class: &GatewayClass) -> Status {
 }
 
 /// Features that the class declares, sorted alphabetically as the API requires.
-const FEATURES: [&str; 27] = [
+const FEATURES: [&str; 28] = [
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "Gateway",
@@ -273,6 +273,7 @@ const FEATURES: [&str; 27] = [
     "HTTPRouteBackendProtocolWebSocket",
     "HTTPRouteBackendRequestHeaderModification",
     "HTTPRouteBackendTimeout",
+    "HTTPRouteCORS",
     "HTTPRouteDestinationPortMatching",
     "HTTPRouteHostRewrite",
     "HTTPRouteMethodMatching",
