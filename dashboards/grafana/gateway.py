@@ -399,6 +399,8 @@ BOARD.row(
             "password": sum_rate("envoy_http_basic_auth_denied", GATEWAY),
             "external authorization": sum_rate("envoy_http_ext_authz_denied", GATEWAY),
             "no authorization": sum_rate("envoy_http_ext_authz_error", GATEWAY),
+            "claims or certificate": sum_rate("envoy_http_rbac_denied", GATEWAY),
+            "origin": sum_rate("envoy_http_cors_origin_invalid", GATEWAY),
         },
     ),
 )

@@ -131,16 +131,15 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
     known = issuer(tmp_path)
     (tmp_path / "jwks.json").write_text(known.keys())
     (tmp_path / "token").write_text(token())
-    files = {"jwks": tmp_path / "jwks.json", "token": tmp_path / "token"}
-    files = {name: str(file) for name, file in files.items()} | {
-        "sds": f"{tmp_path}/credential.yaml"
-    }
+    files = {"jwks": f"{tmp_path}/jwks.json", "token": f"{tmp_path}/token"}
     secret = SecretFolder(tmp_path / "mtls")
     tls = {"certificate": str(trusted), "key": str(key), "sds": f"{tmp_path}/certificate.yaml"}
     jwt = {"enabled": True, "issuer": known.name, "audiences": ["corelane"], "files": files}
+    jwt["requireClaims"] = [{"claim": "sub"}]
     values = {
         "tls": {"enabled": True, "files": tls},
         "authentication": {"jwt": jwt},
+        "cors": {"origins": ["*"]},
         "rateLimit": {"enabled": True},
         "tracing": {"enabled": True, "host": "127.0.0.1", "port": free_ports(1)},
         "mtls": {"enabled": True, "files": {"folder": str(secret.path)}},

@@ -51,7 +51,7 @@ def gateway(starter: Callable[..., Server], folder: Path, known: Issuer) -> Iter
         "issuer": known.name,
         "audiences": [AUDIENCE],
         "leeway": "0s",
-        "files": files | {"sds": f"{folder}/credential.yaml"},
+        "files": files,
     }
     tokens = ["--auth.tokens", str(folder / "replica.tokens")]
     server = starter("--database.path", str(folder / "projects.db"), *tokens)
@@ -198,7 +198,7 @@ def settings(folder: Path, known: Issuer, **more: object) -> dict:
     """Returns the values of a gateway with this issuer's keys."""
     (folder / "jwks.json").write_text(known.keys())
     (folder / "token").write_text(token())
-    files = {"token": f"{folder}/token", "sds": f"{folder}/credential.yaml"}
+    files = {"token": f"{folder}/token"}
     if "url" not in more:
         files["jwks"] = f"{folder}/jwks.json"
     jwt = {"enabled": True, "issuer": known.name, "audiences": [AUDIENCE], "files": files}

@@ -376,7 +376,7 @@ def test_a_route_needs_a_token_or_none(gateway: Start, recorder: Recorder, tmp_p
             "requireClaims": [{"claim": "role", "values": ["buyer"]}],
         },
         {"name": "usual", "service": service},
-        authentication={"jwt": {**jwt, "files": files | {"sds": f"{tmp_path}/credential.yaml"}}},
+        authentication={"jwt": {**jwt, "files": files}},
     )
     good = f"Bearer {known.sign({'aud': 'shop', 'exp': 4_000_000_000})}"
 
@@ -416,7 +416,7 @@ def test_browsers_may_use_routes_of_other_origins(
         {"name": "off", "service": service, "path": {"prefix": "/off"}, "cors": {"origins": []}},
         {"name": "few", "service": service, "path": {"prefix": "/few"}, "rateLimit": limit},
         cors={"origins": ["https://a.test"], "headers": ["authorization"]},
-        authentication={"jwt": {**jwt, "files": files | {"sds": f"{tmp_path}/credential.yaml"}}},
+        authentication={"jwt": {**jwt, "files": files}},
     )
 
     def answered(

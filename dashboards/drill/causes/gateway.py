@@ -10,6 +10,7 @@ from dashboards.drill.causes.certificates import YEAR, write
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from stack import HOST
+from stack.credentials import issuer, token
 from stack.gateway import Gateway
 from stack.http import ask
 
@@ -165,3 +166,26 @@ def gateway_certificate(place: Place) -> Iterator[Labels]:
     write(place.folder, YEAR / 365 / 2)
     yield {"pod": "gateway"}
     write(place.folder, YEAR)
+
+
+@drill(
+    "CorelaneTokenKeysStale",
+    how="the keys for JSON Web Tokens become invalid, then valid again",
+)
+def invalid_keys(place: Place) -> Iterator[Labels]:
+    known, keys, own = issuer(place.folder), place.folder / "jwks.json", place.folder / "token"
+
+    def publish(text: str) -> None:
+        new = keys.with_suffix(".new")
+        new.write_text(text)
+        new.rename(keys)
+
+    publish(known.keys())
+    own.write_text(token())
+    files = {"jwks": str(keys), "token": str(own)}
+    jwt = {"enabled": True, "issuer": known.name, "audiences": ["corelane"], "files": files}
+    place.gateway(place.server(), values={"authentication": {"jwt": jwt}})
+    place.begins()
+    publish("{")
+    yield {"pod": "gateway"}
+    publish(known.keys())

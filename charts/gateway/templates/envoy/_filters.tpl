@@ -83,7 +83,7 @@ envoy.filters.http.grpc_web: {{ $on }}
 {{- end }}
 {{- end -}}
 
-{{/* A wildcard stands for any number of labels, but not for a port. Envoy echoes the method and headers for `*`. */}}
+{{/* A wildcard matches any number of labels, but no port. For `*`, Envoy echoes the requested method and headers. */}}
 {{- define "gateway.envoy.corsPolicy" -}}
 {{- if .origins -}}
 "@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy
