@@ -41,8 +41,10 @@ def main(arguments: list[str]) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("check", help="check the links of all Markdown files")
-    build = commands.add_parser("build", help="check, and make the site")
-    build.add_argument("--repository", metavar="URL", help="where files that are no pages are")
+    build = commands.add_parser("build", help="check the pages and build the website")
+    build.add_argument(
+        "--repository", metavar="URL", help="repository for links to files that are not pages"
+    )
     options = parser.parse_args(arguments)
     found = list(problems(sources()))
     for line in found:
@@ -79,12 +81,12 @@ def problems(files: list[Path]) -> Iterator[str]:
             yield f"{SUMMARY}: {page} is not listed"
     feet = following()
     for page in sorted(listed - set(feet)):
-        yield f"{FEET}: {page} has no pages that follow it"
+        yield f"{FEET}: {page} names no pages to read next"
     for page, ends in feet.items():
         for wrong in sorted({page, *ends} - listed):
             yield f"{FEET}: {wrong} is not in {SUMMARY}"
         if page in ends or len(set(ends)) != 2:
-            yield f"{FEET}: {page} needs two other pages: what to read next, and the background"
+            yield f"{FEET}: {page} needs two other pages: one to read next, and one for the background"
 
 
 def blank(text: str) -> str:

@@ -38,8 +38,8 @@ def own_address() -> str:
             probe.connect((ELSEWHERE, 9))
         except OSError as error:
             raise ToolError(
-                f"this machine has no way out of loopback ({error.strerror}), and no EndpointSlice"
-                " may hold an address of loopback: a default route is needed, over which nothing is sent"
+                f"this machine has no address other than loopback ({error.strerror}), and an EndpointSlice must not"
+                " contain a loopback address: add a default route (nothing is sent over it)"
             ) from error
         return probe.getsockname()[0]
 

@@ -28,12 +28,12 @@ def others(shares: list[float]) -> str:
     """A summary of how quiet the machine was, based on the cores that other processes used during
     each measurement."""
     return (
-        f"Other processes and the hypervisor took {median(shares):.2f} cores in the median "
-        f"measurement and {max(shares):.2f} in the worst"
+        f"Other processes and the hypervisor used {median(shares):.2f} cores in the median "
+        f"measurement and {max(shares):.2f} cores in the worst"
         + (
-            ": the machine was not quiet, so trust ratios within a round rather than figures."
+            ": the machine was not quiet, so trust ratios within a round more than absolute figures."
             if max(shares) >= NOISE
-            else ", next to nothing."
+            else ", which is negligible."
         )
     )
 

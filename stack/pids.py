@@ -117,6 +117,6 @@ def lock(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ToolError(
-                f"another command of instance {folder.name} is running: wait until it ends"
+                f"another command for instance {folder.name} is running: wait until it finishes"
             ) from None
         yield

@@ -58,7 +58,7 @@ def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
                 ):
                     _given.update(row)
                     return first
-    raise ToolError(f"no {count} free ports in a row found in {low}-{high} ({VARIABLE})")
+    raise ToolError(f"found no {count} consecutive free ports in {low}-{high} ({VARIABLE})")
 
 
 def bounds() -> tuple[int, int]:
@@ -67,7 +67,7 @@ def bounds() -> tuple[int, int]:
         return _default()
     low, _, high = text.partition("-")
     if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 65536):
-        raise ToolError(f"{VARIABLE}={text} is no range of ports such as {_text(USUAL)}")
+        raise ToolError(f"{VARIABLE}={text}: expected a port range such as {_text(USUAL)}")
     return int(low), int(high)
 
 
@@ -87,7 +87,7 @@ def _default() -> tuple[int, int]:
         if high - low >= LEAST - 1 and assigned.isdisjoint(range(low, high + 1)):
             return low, high
     warnings.warn(
-        f"the kernel may assign a port of {_text(USUAL)} to a connection before a test uses it: "
+        f"the kernel may assign a port in {_text(USUAL)} to a connection before a test uses it: "
         f"set net.ipv4.ip_local_reserved_ports={_text(USUAL)}",
         stacklevel=2,
     )

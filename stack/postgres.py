@@ -157,7 +157,7 @@ class Postgres:
             stop(self.folder)
         if process.poll() is not None:
             said = "\n".join(f"    {line}" for line in progress.tail(self.log, LINES))
-            raise ToolError(f"PostgreSQL did not start; the end of {self.log}:\n{said}")
+            raise ToolError(f"PostgreSQL did not start. End of {self.log}:\n{said}")
 
     def ready(self, pid: int) -> bool:
         """Reads what pg_ctl reads (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
@@ -293,7 +293,7 @@ def stop(folder: Path, *, keep: bool = True) -> None:
         if in_time(lambda: not pid(folder), ENDING):
             _record(folder).unlink(missing_ok=True)
             return
-    raise ToolError(f"PostgreSQL (pid {pid(folder)}) does not end after SIGKILL")
+    raise ToolError(f"PostgreSQL (pid {pid(folder)}) does not exit after SIGKILL")
 
 
 def remove(folder: Path) -> None:

@@ -49,7 +49,9 @@ def account() -> Account:
     try:
         user = pwd.getpwnam(NAME)
     except KeyError:
-        raise ToolError(f"PostgreSQL does not run as root, and there is no user {NAME}") from None
+        raise ToolError(
+            f"PostgreSQL cannot run as root, and the user {NAME} does not exist"
+        ) from None
     return Account(NAME, user.pw_uid, user.pw_gid, other=True)
 
 
