@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     """Returns 0, 99 if a threshold failed, or 1 if nothing could be tested."""
     parser = Parser(
         prog="python3 loadtests",
-        description="Runs a scenario through the gateway, or another command; keeps what it found.",
+        description="Runs a scenario through the gateway and stores the results, or runs another command.",
         epilog="Environment: GATEWAY_URL (else the instance that make up started, INSTANCE), "
         "REPLICAS (how many must answer behind GATEWAY_URL)",
     )
@@ -78,10 +78,13 @@ def _told(folder: Path) -> str:
 
 
 def _add_report(commands: argparse._SubParsersAction) -> None:
-    about = "writes a run's summary and page again, compared with another run if one is named"
+    about = "regenerates a run's summary and page, optionally compared with another run"
     parser = commands.add_parser("report", help=about, description=about)
     parser.add_argument(
-        "recorded", type=Path, metavar="RUN", help="folder of the run, as loadtests/out/load-latest"
+        "recorded",
+        type=Path,
+        metavar="RUN",
+        help="folder of the run, e.g. loadtests/out/load-latest",
     )
     parser.add_argument("--base", type=Path, metavar="RUN", help="folder of an earlier run")
     parser.set_defaults(run=_report)

@@ -17,12 +17,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     for name in k6.scenarios():
         about = k6.purpose(name).replace("%", "%%")
         parser = commands.add_parser(name, help=about, description=about)
-        parser.add_argument("--rate", type=positive, metavar="N", help="requests started a second")
-        parser.add_argument("--duration", metavar="TIME", help="as in 20s or 2m")
+        parser.add_argument("--rate", type=positive, metavar="N", help="requests per second")
+        parser.add_argument("--duration", metavar="TIME", help="for example 20s or 2m")
         parser.add_argument(
-            "--vus", type=positive, metavar="N", help="virtual users, if it has any"
+            "--vus", type=positive, metavar="N", help="virtual users, for scenarios with users"
         )
-        parser.add_argument("--seed", type=positive, metavar="N", help="of the random choices")
+        parser.add_argument("--seed", type=positive, metavar="N", help="random seed")
         parser.add_argument(
             "--base", type=Path, metavar="RUN", help="folder of an earlier run to compare with"
         )
@@ -36,7 +36,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=record.OUT,
         metavar="FOLDER",
-        help="where the run's folder is made; default: loadtests/out",
+        help="parent of the run's folder; default: loadtests/out",
     )
 
 

@@ -32,7 +32,7 @@ WORST = (0, k6.THRESHOLD, 1, INTERRUPTED)
 
 
 def add(commands: argparse._SubParsersAction) -> None:
-    about = "runs every scenario, short, and writes one page over all of them"
+    about = "runs all scenarios briefly and writes a combined page"
     parser = commands.add_parser(NAME, help=about, description=about)
     known = k6.scenarios()
     parser.add_argument(
@@ -40,9 +40,9 @@ def add(commands: argparse._SubParsersAction) -> None:
         type=some_of(known),
         default=known,
         metavar="NAMES",
-        help=f"some only, with commas between: {', '.join(known)}",
+        help=f"comma-separated scenarios: {', '.join(known)}",
     )
-    parser.add_argument("--full", action="store_true", help="as long as each takes by itself")
+    parser.add_argument("--full", action="store_true", help="run each for its full duration")
     parser.add_argument(
         "--base", type=Path, metavar="SUITE", help="folder of an earlier suite to compare with"
     )

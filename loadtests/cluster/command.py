@@ -27,18 +27,22 @@ def add(commands: argparse._SubParsersAction) -> None:
         "one record, and uninstalls it. The run fails when a runner does.",
         epilog="Environment: CLUSTER (local, kind or current), NAMESPACE (corelane)",
     )
-    parser.add_argument("scenario", metavar="SCENARIO", help="as in python3 loadtests SCENARIO")
+    parser.add_argument("scenario", metavar="SCENARIO", help="see python3 loadtests SCENARIO")
     parser.add_argument("--runners", type=int, default=2, metavar="N", help="default: 2")
-    parser.add_argument("--rate", type=int, metavar="N", help="requests a second, of all together")
-    parser.add_argument("--duration", metavar="TIME", help="as in 20s or 2m")
-    parser.add_argument("--vus", type=int, metavar="N", help="virtual users, of all together")
-    parser.add_argument("--seed", type=int, metavar="N", help="another order of random choices")
-    parser.add_argument("--target", default="", metavar="URL", help="default: the gateway there")
+    parser.add_argument("--rate", type=int, metavar="N", help="total requests per second")
+    parser.add_argument("--duration", metavar="TIME", help="for example 20s or 2m")
+    parser.add_argument("--vus", type=int, metavar="N", help="total virtual users")
+    parser.add_argument("--seed", type=int, metavar="N", help="random seed")
+    parser.add_argument(
+        "--target", default="", metavar="URL", help="default: the gateway in the cluster"
+    )
     parser.add_argument("--release", default="loadtest", metavar="NAME", help="default: loadtest")
     more = {"action": "append", "default": []}
     parser.add_argument("--values", type=Path, metavar="FILE", help="values of the chart", **more)
-    parser.add_argument("--set", dest="sets", metavar="KEY=VALUE", help="one of them", **more)
-    parser.add_argument("--keep", action="store_true", help="leave the release, to look at it")
+    parser.add_argument(
+        "--set", dest="sets", metavar="KEY=VALUE", help="a single value of the chart", **more
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the release for inspection")
     add_out(parser)
     parser.set_defaults(run=_run)
 

@@ -63,7 +63,7 @@ def _thresholds(run: Run) -> list[str]:
     found = tables.thresholds(run)
     if not found.rows:
         return []
-    about = "What decides whether the run passes, and what was measured."
+    about = "Pass criteria and measured values."
     return [html.card("Thresholds", about, html.table(found, "thresholds"))]
 
 

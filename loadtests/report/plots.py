@@ -51,7 +51,7 @@ def parts_beside(run: Run, before: str = "") -> Chart:
         for index, part in enumerate(curved(run))
     ]
     requests = max(1, *(part.requests for part in curved(run)))
-    about = "How long each share of a part's requests took at the most."
+    about = "Latency quantiles of each part."
     return Chart(f"{before}Latency percentiles by part", about, _nines(lines, requests))
 
 
@@ -62,7 +62,7 @@ def parts_over_time(run: Run) -> Chart:
         for index, part in enumerate(timed(run))
         for over in [part.over_time[ALL]]
     ]
-    about = "Of each bin of time; a line ends where there were no requests."
+    about = "Per time bin; gaps are bins without requests."
     return Chart("p99 over time by part", about, _timed(lines, "p99, ms", log="y"))
 
 

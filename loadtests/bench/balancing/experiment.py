@@ -77,7 +77,7 @@ class Balancing(Experiment):
 
     name = "balancing"
     title = "Balancing policies under failures"
-    help = "load that each balancing policy of the gateway handles under failures"
+    help = "load that each balancing policy of the gateway sustains under failures"
     lead = "A round is a seed. The method: docs/results/bench-balancing.md."
     rounds = 3
     seconds = 7.0

@@ -51,7 +51,7 @@ class Capacity(Experiment):
 
     name = "capacity"
     title = "The capacity model compared with measurements"
-    help = "the knee and the p99 that `corelane capacity` predicts, compared with measurements"
+    help = "compares the knee and p99 predicted by `corelane capacity` with measurements"
     lead = "The method: docs/results/bench-capacity.md."
     rounds = 3
     seconds = LOW

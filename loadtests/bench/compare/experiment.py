@@ -50,7 +50,7 @@ but not at the p99.
 class Compare(Experiment):
     name = "compare"
     title = "Comparison of two commits"
-    help = "whether this tree is slower than another commit"
+    help = "tests whether this tree is slower than another commit"
     rounds = LOOKS[-1]
     seconds = 0.25
     together = ("path",)
@@ -62,17 +62,21 @@ class Compare(Experiment):
             type=_margins,
             default=MARGINS,
             metavar="KIND=PERCENT[,...]",
-            help="how much slower does not matter; default: "
+            help="tolerated slowdown; default: "
             + ",".join(f"{kind}={percent:g}" for kind, percent in MARGINS.items()),
         )
         parser.add_argument(
-            "--seed", type=int, default=1, metavar="N", help="of the order of both builds"
+            "--seed",
+            type=int,
+            default=1,
+            metavar="N",
+            help="random seed for the order of the builds",
         )
         parser.add_argument(
-            "--base-server", type=program, metavar="PROGRAM", help="another server as base's"
+            "--base-server", type=program, metavar="PROGRAM", help="use this server for the base"
         )
         parser.add_argument(
-            "--allow-undecided", action="store_true", help="exit status 0 when that is the verdict"
+            "--allow-undecided", action="store_true", help="exit with 0 if the result is undecided"
         )
 
     def tasks(self, plan: Plan) -> list[Task]:

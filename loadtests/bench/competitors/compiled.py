@@ -22,32 +22,31 @@ from loadtests.bench.experiment.builds import BENCH, kept, run, version_of
 ENTRY = "its entry in TechEmpower's FrameworkBenchmarks"
 
 BUILT = (
-    "Built like corelane-server without PGO (release, fat LTO, one code generation unit) and with its "
-    "allocator, mimalloc, as in the entry of may_minihttp in TechEmpower's FrameworkBenchmarks. Here it "
-    "requests huge pages, which is its default: two of them are 4 MiB"
+    "Built like corelane-server without PGO (release, fat LTO, one codegen unit) and with the "
+    "same allocator, mimalloc, as may_minihttp in TechEmpower's FrameworkBenchmarks. Here "
+    "mimalloc uses its default, huge pages; two of them are 4 MiB"
 )
 
 RUST_SETTINGS = {
     "hyper": (
-        "http1::Builder with its defaults on tokio's current_thread runtime, one of both per "
-        f"CPU, each with a socket of SO_REUSEPORT and backlog 4096, as in {ENTRY}. "
-        f"No files, because it has no handler for them. {BUILT}"
+        "http1::Builder with defaults; per CPU a current_thread runtime of tokio and an "
+        f"SO_REUSEPORT socket with backlog 4096, as in {ENTRY}. No files, because hyper has no "
+        f"file handler. {BUILT}"
     ),
     "may_minihttp": (
-        "one coroutine for each connection, as many workers as CPUs, a pool of 1,000 coroutines and "
-        f"stacks of 32 KiB as in {ENTRY}, backlog 1024 (fixed in may). No files, "
-        f"because it has no handler for them. {BUILT}"
+        "a coroutine per connection, a worker per CPU, a pool of 1,000 coroutines with stacks "
+        f"of 32 KiB, as in {ENTRY}; backlog 1024 (fixed in may). No files, because it has no "
+        f"file handler. {BUILT}"
     ),
     "actix-web": (
-        "as many workers as CPUs, backlog 4096, keep-alive 75 s, TCP_NODELAY. Files: actix-files, "
-        "which reads those below 64 KiB on the event loop (read_mode_threshold, which its documentation "
-        "recommends; by default each read goes to another thread). "
-        f"{BUILT}"
+        "a worker per CPU, backlog 4096, keep-alive 75 s, TCP_NODELAY. Files use actix-files "
+        "with read_mode_threshold at 64 KiB, as its documentation recommends: smaller files are "
+        f"read on the event loop and not on another thread. {BUILT}"
     ),
     "axum": (
-        "axum::serve on tokio's multi-thread runtime with as many workers as CPUs, as `#[tokio::main]` starts "
-        "it; backlog 4096, TCP_NODELAY. Files: ServeDir of tower-http, which its documentation names; it reads "
-        f"on other threads. {BUILT}"
+        "axum::serve on tokio's multi-threaded runtime with a worker per CPU, as with "
+        "`#[tokio::main]`; backlog 4096, TCP_NODELAY. Files use ServeDir of tower-http, as its "
+        f"documentation suggests, which reads on other threads. {BUILT}"
     ),
 }
 
@@ -92,10 +91,10 @@ FLOOR = Competitor(
     family="floor",
     parts=COMPUTING | {*FILES, CONNECTIONS},
     settings=(
-        "the cost of the kernel alone: one epoll loop with a recv and a send for each request. Replies are as "
-        "long as corelane-server's; those to /hello and to files are made at the start. It reads only the "
-        "target of a request, has no timeouts and no limits, and keeps only the descriptor of a "
-        "connection. It has one thread"
+        "kernel cost only: a single-threaded epoll loop with one recv and one send per request. Responses "
+        "are as long as those of corelane-server; /hello and files are prepared at startup. It parses "
+        "only the request target, has no timeouts or limits, and keeps no state per connection but "
+        "the descriptor"
     ),
     build=lambda profile: _build_peer("floor", profile),
     argv=_argv_peer,
@@ -106,10 +105,11 @@ RUST = [FLOOR, *map(_framework, RUST_SETTINGS)]
 
 
 OUR_SETTINGS = (
-    "a lane for each CPU, pinned (`--pin on`, as the chart sets on exclusive CPUs), log level "
-    f"warn. Up to {servers.CONNECTIONS:,} connections and as many waiting requests, because no peer rejects requests "
-    "and by default a lane sheds them when 1,024 wait. Slow lanes serve what computes for more than 2 ms, because "
-    "short requests take 1 ms in some mixes (default: 0.5 ms). Otherwise defaults"
+    "a pinned lane per CPU (`--pin on`, as in the chart for exclusive CPUs); log level warn. "
+    f"{servers.CONNECTIONS:,} connections and as many queued requests, because the other servers "
+    "never reject requests and a lane does from 1,024 on by default. Slow lanes start at 2 ms "
+    "of computation (default 0.5 ms), because short requests take 1 ms in some mixes. Otherwise "
+    "defaults"
 )
 
 BOUND = "2ms"
@@ -150,7 +150,7 @@ def _ours(name: str, settings: str) -> Competitor:
 OURS = [
     _ours(servers.CORELANE, OUR_SETTINGS),
     replace(
-        _ours(HELD, "the same with `--slow-lanes.mode off`"),
+        _ours(HELD, "as above, with `--slow-lanes.mode off`"),
         parts=frozenset({HELLO, MIXED}),
         argv=_argv_held,
     ),
@@ -161,10 +161,11 @@ GO_NAME = "go-net-http"
 GO_SOURCES = BENCH / "peers" / "go"
 
 GO_SETTINGS = (
-    "http.Server with ServeMux; ReadHeaderTimeout 10 s and IdleTimeout 75 s (pkg.go.dev/net/http#Server: "
-    "without them a client may stay forever). GOMAXPROCS equals the number of CPUs, the garbage collector has Go's "
-    "defaults. Built with -trimpath, -s -w, without cgo and without a profile. Files: http.FileServer on "
-    "http.Dir, which uses sendfile, and http.ServeContent for index.html, which FileServer would redirect"
+    "http.Server with ServeMux; ReadHeaderTimeout 10 s and IdleTimeout 75 s (default: none, see "
+    "pkg.go.dev/net/http#Server). GOMAXPROCS equals the number of CPUs; "
+    "default garbage collector. Built with -trimpath, -s -w, without cgo and PGO. Files use "
+    "http.FileServer on http.Dir (sendfile), except for index.html, which FileServer would "
+    "redirect: http.ServeContent"
 )
 
 

@@ -43,7 +43,7 @@ class Competitors(Experiment):
             type=positive,
             default=10_000,
             metavar="N",
-            help="of the parts idle and c10k; default: 10,000",
+            help="connections in the parts idle and c10k; default: 10,000",
         )
 
     def tasks(self, plan: Plan) -> list[Task]:

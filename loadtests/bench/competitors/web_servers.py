@@ -50,10 +50,10 @@ http {{
 """keepalive_requests: nginx closes a connection after 1,000 requests by default."""
 
 NGINX_SETTINGS = (
-    "one worker for each CPU; sendfile, tcp_nopush and a longer accept queue (4096) as its guide to "
-    "static content advises (docs.nginx.com, Serve Static Content), open_file_cache, reuseport and no "
-    "end of keep-alive by its reference (nginx.org, ngx_http_core_module); room for 12,000 "
-    "connections, no access log; `return 200` for /hello; it computes nothing"
+    "one worker per CPU; sendfile, tcp_nopush and backlog 4096 (docs.nginx.com, Serve Static "
+    "Content); open_file_cache, reuseport and unlimited keep-alive (nginx.org, "
+    "ngx_http_core_module); 12,000 connections; no access log. /hello is `return 200`; there is "
+    "no /work"
 )
 
 APACHE = """\
@@ -110,14 +110,14 @@ PROCESSES = 2
 THREADS = 128
 
 APACHE_SETTINGS = (
-    "event MPM, unlimited KeepAlive (MaxKeepAliveRequests 0, 75 s), EnableSendfile on, "
-    "AllowOverride None and FollowSymLinks everywhere, HostnameLookups off (httpd.apache.org, Performance "
-    "Tuning). Files are mapped at the start (MMapFile of mod_file_cache), the fastest option of its Caching "
-    "Guide. This saves a quarter of a request's cost, but a changed file requires a "
-    "restart. No access log, backlog 4096, AcceptFilter http none, because 10,000 connections at once stopped it "
-    f"with deferred accept. {PROCESSES} processes of {THREADS} threads for each CPU, and "
-    "AsyncRequestWorkerFactor so that they hold 12,000 connections ((factor + 1) × MaxRequestWorkers, its "
-    "page on the event MPM). Only the modules for files; /hello is a file; it computes nothing"
+    "event MPM; unlimited keep-alive (MaxKeepAliveRequests 0, 75 s); EnableSendfile on, "
+    "AllowOverride None, FollowSymLinks, HostnameLookups off (httpd.apache.org, Performance "
+    "Tuning). Files are mapped at startup (MMapFile of mod_file_cache, Caching Guide): a "
+    "quarter cheaper per request, but changed files need a restart. No access log, backlog "
+    "4096. AcceptFilter http none, because deferred accept fails with 10,000 simultaneous "
+    f"connections. {PROCESSES} processes of {THREADS} threads per CPU; AsyncRequestWorkerFactor "
+    "allows 12,000 connections ((factor + 1) × MaxRequestWorkers, page on the event MPM). Only "
+    "modules for files are loaded; /hello is a file; there is no /work"
 )
 
 

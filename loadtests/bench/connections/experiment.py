@@ -27,7 +27,7 @@ PARTS: dict[str, Part] = {part.name: part for part in (Memory(), Climb(), Held()
 class Connections(Experiment):
     name = "connections"
     title = "Many connections"
-    help = "idle and slow connections, and thousands at once"
+    help = "idle, slow and thousands of simultaneous connections"
     lead = "The method and the conclusions: bench-idle and ladder in docs/results."
     rounds = 5
     seconds = 1.5
@@ -39,7 +39,7 @@ class Connections(Experiment):
             "--share",
             type=float,
             metavar="N",
-            help="numbers of connections, in the usual ones; default: 1, with --quick 0.2",
+            help="factor for the numbers of connections; default: 1, with --quick 0.2",
         )
 
     def tasks(self, plan: Plan) -> list[Task]:

@@ -115,20 +115,20 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
         metavar="N",
         help=f"default: {experiment.rounds}, with --quick 1",
     )
-    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument("--quick", action="store_true", help="a single short round")
     parser.add_argument(
         "--only",
         type=lambda text: tuple(text.split(",")),
         default=(),
         metavar="NAMES",
-        help="some tasks only, by any of their labels, with commas between; see --list",
+        help="comma-separated labels of the tasks to run; see --list",
     )
-    parser.add_argument("--list", action="store_true", help="print the tasks and measure nothing")
+    parser.add_argument("--list", action="store_true", help="print the tasks without running them")
     parser.add_argument(
         "--seconds",
         type=float,
         metavar="N",
-        help=f"length of a measured part; default: {experiment.seconds:g}; others change in proportion",
+        help=f"seconds per measurement; default: {experiment.seconds:g}; other times scale with it",
     )
     parser.add_argument(
         "--server", type=program, metavar="PROGRAM", help="another build of corelane-server"
@@ -146,11 +146,11 @@ def add(commands: argparse._SubParsersAction, experiment: Experiment) -> None:
 
 
 def add_report(commands: argparse._SubParsersAction, known: Mapping[str, Experiment]) -> None:
-    parser = commands.add_parser("report", help="write the report of a record again")
+    parser = commands.add_parser("report", help="regenerate the report of a record")
     parser.add_argument(
         "file", type=Path, help="a record, such as loadtests/out/bench-gateway.json"
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: that of the record")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: the record's folder")
 
     def report(options: argparse.Namespace) -> int:
         record = Record.read(options.file)

@@ -42,7 +42,7 @@ class Instructions(Experiment):
 
     name = "instructions"
     title = "Instructions of a request"
-    help = "instructions of a request by callgrind: the table that is kept, or a check against it"
+    help = "instructions per request by callgrind, as a table or checked against the committed one"
     rounds = 5
     quick = 0.05
     cpus = 1
@@ -52,17 +52,14 @@ class Instructions(Experiment):
         parser.add_argument(
             "--check",
             action="store_true",
-            help=f"fail where a row takes more than {LIMIT} times the committed instructions; counts a row "
-            f"that does again, at most {TRIES} times",
+            help=f"fail if a row exceeds {LIMIT} times the committed instructions in each of {TRIES} attempts",
+        )
+        parser.add_argument("--update", action="store_true", help="write the counts to the table")
+        parser.add_argument(
+            "--budget", type=Path, default=rows.FILE, metavar="FILE", help="compare with this table"
         )
         parser.add_argument(
-            "--update", action="store_true", help="write what was counted into the table"
-        )
-        parser.add_argument(
-            "--budget", type=Path, default=rows.FILE, metavar="FILE", help="another table"
-        )
-        parser.add_argument(
-            "--requests", type=positive, metavar="N", help=f"counted; default: {REQUESTS}"
+            "--requests", type=positive, metavar="N", help=f"requests to count; default: {REQUESTS}"
         )
 
     def unfit(self) -> str:

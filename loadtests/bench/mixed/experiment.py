@@ -80,7 +80,7 @@ class Mixed(Experiment):
 
     name = "mixed"
     title = "A page, a load and a save"
-    help = "1,000 users with pages and projects, by database, path and mode"
+    help = "1,000 users who load pages and save projects, by database, path and mode"
     lead = "The method and the published figures: docs/results/bench-mixed.md."
     rounds = 3
     seconds = 2.5

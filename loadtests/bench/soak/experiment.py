@@ -82,16 +82,20 @@ class Watched:
 class Soak(Experiment):
     name = "soak"
     title = "Clients that come and go"
-    help = "one server under clients that come and go; memory and descriptors stay flat"
+    help = "checks that memory and descriptors stay flat while clients connect and disconnect"
     rounds = 1
     seconds = 300.0
     cpus = 1
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--clients", type=positive, default=100, metavar="N", help="at a time; default: 100"
+            "--clients",
+            type=positive,
+            default=100,
+            metavar="N",
+            help="concurrent clients; default: 100",
         )
-        parser.add_argument("--seed", type=int, default=1, help="of every choice; default: 1")
+        parser.add_argument("--seed", type=int, default=1, help="random seed; default: 1")
 
     def tasks(self, plan: Plan) -> list[Task]:
         return [{"server": CORELANE}]

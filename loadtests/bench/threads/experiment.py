@@ -116,7 +116,7 @@ FIGURES = (
 class Threads(Experiment):
     name = "threads"
     title = "Threads, connections and iterations"
-    help = "lanes, a shared queue with N threads and one thread, by connections and iterations"
+    help = "lanes compared with a shared queue of N threads and with one thread"
     lead = "The method: docs/results/bench-threads.md. The conclusions: docs/threads.md."
     rounds = 3
     seconds = BRIEF
