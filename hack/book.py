@@ -1,13 +1,12 @@
 """Checks the links in all Markdown files, and builds a site from the files that docs/SUMMARY.md
 lists.
 
-    python3 hack/book.py check
-    python3 hack/book.py build [--repository URL]     # into .run/book/site
+python3 hack/book.py check python3 hack/book.py build [--repository URL] # into .run/book/site
 
-Pages keep their paths, so links between them stay as they are. docs/index.md becomes the first
-page, and the README becomes an overview. Links to other files lead to the repository; without
---repository they become text. docs/next.toml lists the pages that appear at the foot of each page
-as *Next* and *Background*.
+Pages keep their paths, so links between them still work. docs/index.md becomes the first page, and
+the README becomes an overview. Links to other files lead to the repository; without --repository
+they become text. docs/next.toml lists the pages that appear at the foot of each page as *Next* and
+*Background*.
 """
 
 import argparse

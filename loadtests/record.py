@@ -116,7 +116,7 @@ class Server:
     requests_per_second: list[list[float]] = field(default_factory=list)
     whole_run: dict[str, dict[str, float]] = field(default_factory=dict)
     """`p50_ms` and `p99_ms` of all requests of the run, by phase and for the `gateway`. Also
-    `finest_ms`, below which the histogram cannot distinguish values.
+    `finest_ms`, the resolution of the histogram.
     """
 
 
@@ -137,7 +137,7 @@ class Run:
     failed_thresholds: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     figures: dict[str, Figure] = field(default_factory=dict)
-    """Figures of a run with several parts that belong to no part."""
+    """Values of a multi-part run that belong to no single part."""
     server: Server | None = None
     notes: list[str] = field(default_factory=list)
     """Notes of the scenario, such as data that it could not query."""

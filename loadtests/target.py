@@ -12,7 +12,7 @@ from local import processes, render, settings, topology
 from tools.errors import ToolError
 
 DEADLINE = 10.0
-"""Seconds within which all replicas behind GATEWAY_URL must have answered."""
+"""Seconds for all replicas behind GATEWAY_URL to answer."""
 
 ASKED = 20
 """Requests that discover the replicas if their number is unknown."""

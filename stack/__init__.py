@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
 
 SLOWER = float(os.environ.get("TEST_SLOWER", "1"))
-"""Factor by which emulated CPUs prolong the waits of tests and reduce their load."""
+"""Slowdown factor of emulated CPUs, for longer timeouts and lower load."""
 
 PATIENCE = 60.0 * SLOWER
 """Maximum wait in seconds; only a defect makes a test wait this long."""
@@ -54,7 +54,7 @@ def in_time(check: Callable[[], object], patience: float = PATIENCE, pause: floa
 
 
 def becomes(read: Callable[[], object], wanted: object) -> None:
-    """Waits until `read` returns the wanted value; the error shows the last one."""
+    """Waits until `read` returns the expected value; the error shows the last one."""
     deadline = time.monotonic() + PATIENCE
     while (found := read()) != wanted:
         if time.monotonic() > deadline:

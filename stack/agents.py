@@ -50,7 +50,7 @@ class Agent(Process):
 
 
 def lines(log: Path) -> list[dict]:
-    """Complete lines of a log, whose last line may still be incomplete."""
+    """Complete lines of a log; the last line may be incomplete."""
     return [json.loads(line) for line in log.read_text().rpartition("\n")[0].splitlines()]
 
 
@@ -62,7 +62,7 @@ class Drain(Process):
         return eventually(lambda: self.phases().get(phase), phase)
 
     def end(self) -> tuple[int, dict]:
-        """Waits until the drain has ended; returns the exit code and the last log line."""
+        """Waits for the end of the drain; returns the exit code and the last log line."""
         code = self.wait(PATIENCE)
         return code, list(self.phases().values())[-1]
 

@@ -77,7 +77,7 @@ def authority(folder: Path, name: str) -> Authority:
 
 
 class SecretFolder:
-    """A folder like the kubelet's mount of a Secret, whose content changes by one rename."""
+    """A folder like the kubelet's mount of a Secret, updated atomically by a rename."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

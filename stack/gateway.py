@@ -101,8 +101,8 @@ def gateway_to(
     span immediately.
 
     The health check timeout exceeds any delay on a busy machine, so only a missing replica fails
-    the check. `values` are chart values that override the fixture's values. `change` edits what no
-    chart value sets. A `dynamic` Envoy reads routes from an agent's files, which must exist.
+    the check. `values` are chart values that override the fixture's values. `change` edits settings
+    without a chart value. A `dynamic` Envoy reads routes from an agent's files, which must exist.
     `within` is a command that runs Envoy.
     """
     first = free_ports(4)

@@ -20,7 +20,7 @@ def find(mark: str, value: object) -> list[int]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Variables with which a process was started; empty if unreadable."""
+    """Initial environment of a process; empty if unreadable."""
     pairs = (os.fsdecode(pair) for pair in _environment(pid) if b"=" in pair)
     return dict(pair.split("=", 1) for pair in pairs)
 
@@ -92,7 +92,7 @@ def name(pid: int) -> str:
 
 
 def cpus(pid: int) -> str:
-    """The CPUs on which a process may run, in the kernel's list format: 0-3,8."""
+    """The allowed CPUs of a process in the kernel's list format: 0-3,8."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -102,7 +102,7 @@ def cpus(pid: int) -> str:
 
 
 def reap() -> None:
-    """Reaps ended children, because they would otherwise count as running."""
+    """Reaps exited children, because they would otherwise count as running."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass

@@ -160,7 +160,7 @@ class Postgres:
             raise ToolError(f"PostgreSQL did not start. End of {self.log}:\n{said}")
 
     def ready(self, pid: int) -> bool:
-        """Reads what pg_ctl reads (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
+        """Reads the same file as pg_ctl (miscadmin.h, LOCK_FILE_LINE_PM_STATUS)."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -323,7 +323,7 @@ def _initialise(made: Postgres) -> None:
     password.write_text(_superuser_file(made.folder).read_text())
     options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256"]
     options += ["--encoding", "UTF8", "--no-locale", "--data-checksums", "--no-instructions"]
-    # Nothing can be lost yet; PostgreSQL syncs what is saved later.
+    # Nothing can be lost yet; PostgreSQL syncs later writes.
     options += ["--no-sync"]
     _run(made, ["initdb", "--pgdata", str(fresh), *options])
     password.unlink()

@@ -77,7 +77,7 @@ class Process:
 
     @property
     def status(self) -> int | None:
-        """The exit status once the process has ended; negative for a signal."""
+        """The exit status once the process has exited; negative for a signal."""
         return None if self._process is None else self._process.poll()
 
     @property

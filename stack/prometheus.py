@@ -65,7 +65,7 @@ class Prometheus:
         return reply.json().get("data") or []
 
     def broken_rules(self) -> dict[str, str]:
-        """Rules whose last evaluation failed, with the error."""
+        """Rules that failed at their last evaluation, with the error."""
         groups = ask(self.url, "/api/v1/rules").json()["data"]["groups"]
         return {
             rule["name"]: rule.get("lastError", "")

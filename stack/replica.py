@@ -66,7 +66,7 @@ class Server(Process):
             raise ToolError(f"{self.name} rejects faults: {reply.status} {reply.body.decode()}")
 
     def end(self) -> tuple[int, str]:
-        """Waits until the replica has ended; returns the exit code and the log."""
+        """Waits until the replica has exited; returns the exit code and the log."""
         return self.wait(PATIENCE), self.log.read_text()
 
 

@@ -32,7 +32,7 @@ COUNTED = re.compile(r"(\d+)(?=\s*\*\s*sum_over_time\()")
 """Seconds between samples of a recorded rate whose sum is a number of requests."""
 
 APPEARED = re.compile(r"(?<=/ )(\d+)(?=\s+or\s+rate\()")
-"""Window in seconds in which new series appeared: see "Late series" in docs/metrics.md."""
+"""Lookback in seconds for new series: see "Late series" in docs/metrics.md."""
 
 SET_OPERATOR = re.compile(r"\b(?:and|or|unless)\b")
 

@@ -104,9 +104,7 @@ class Board:
         return short_json.text(plain) + "\n"
 
     def _built_variables(self) -> list[Builder[model.VariableModel]]:
-        """Hides variables that affect no panel, neither directly nor through another variable's
-        values.
-        """
+        """Hides variables that affect no panel, directly or through another variable."""
         variables = (*COMMON, *self.variables)
         text = json.dumps(self._panels, cls=_Encoder)
         shown: set[str] = set()

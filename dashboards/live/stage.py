@@ -60,7 +60,7 @@ def collector(port: int) -> AbstractContextManager[str]:
 def stage(options: Options) -> Iterator[Platform]:
     """Yields a running platform; at the end, only its logs in `.run/<name>` remain.
 
-    An error names a part that ended prematurely.
+    An error names a part that exited prematurely.
     """
     run = REPOSITORY / ".run" / options.name
     with pids.lock(run), _unwound(), ExitStack() as stack:

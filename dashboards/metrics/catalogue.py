@@ -54,8 +54,8 @@ class Series:
     at_most: bool = False
     """Whether the cost is a maximum, because some series appear only when first needed."""
     late: str = ""
-    """What creates the series, which are otherwise 0 from the start: their first `event`, or a
-    `route` that is learnt.
+    """Trigger that creates the series, which otherwise start at 0: a first `event` or a learnt
+    `route`.
     """
     optional: str = ""
 
@@ -100,7 +100,7 @@ class Part:
         return tuple(each for group in self.groups for each in group.series)
 
     def total(self, figures: Mapping[str, int] | None = None) -> int:
-        """Number of all listed series, for the example or for other figures."""
+        """Total number of series, for the example or other numbers of parts."""
         return sum(cost_of(each.cost, figures or self.example) for each in self.series())
 
 

@@ -63,7 +63,7 @@ class Comments:
         """Returns the block and the description directly above a key."""
         number = key.start_mark.line
         if self.lines[number][: key.start_mark.column].strip():
-            # Inside {braces}, no line belongs to the key alone.
+            # Inside {braces}, a line can belong to several keys.
             return {}, ""
         comment: list[str] = []
         while number > 0 and self.lines[number - 1].lstrip().startswith("#"):

@@ -10,7 +10,7 @@ from tools import errors
 
 CHECK = ("check-tools", "lint", "check-charts", "clippy", "test-rust", "check-python")
 TIERS = {"check": CHECK, "test": ("tools", *CHECK[1:], "chaos", "test-processes")}
-"""Targets of the Makefile, each of which also runs alone."""
+"""Makefile targets, which also run individually."""
 
 
 def run_tier(tier: str) -> int:

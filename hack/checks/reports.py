@@ -15,7 +15,7 @@ HELM = re.compile(r"Tests:\s+(?:(\d+) failed, )?(?:\d+ errored, )?(\d+) passed")
 
 @dataclass(frozen=True)
 class Failure:
-    """A test, or a phase without tests, and the command that reruns it alone."""
+    """A test, or a phase without tests, and the command to rerun it."""
 
     name: str
     command: str

@@ -28,7 +28,7 @@ class Certificates:
         return records.kubeconfig(self.state) if name == "admin" else self.folder / f"{name}.conf"
 
     def make(self, plan: Plan) -> None:
-        """Uses the groups to which Kubernetes binds its default roles."""
+        """Uses the groups bound to Kubernetes' default roles."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._request("ca", "/CN=corelane-cluster")
         self._run("genpkey", "-algorithm", "RSA", "-out", self.key("accounts"))

@@ -29,7 +29,7 @@ class Named:
 
     @property
     def pinned(self) -> str:
-        """The name with the digest in place of the tag, with which a pod can pin its image."""
+        """The image name pinned by digest."""
         return f"{self.name.rpartition(':')[0]}@{self.digest}"
 
 

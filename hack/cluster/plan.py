@@ -75,8 +75,8 @@ class Plan:
 def make(network: IPv4Network, usable: Iterable[int]) -> Plan:
     """Two nodes on the usable CPUs.
 
-    Each node owns half of the CPUs and keeps the first one for pods without exclusive CPUs. If the
-    half is a single CPU, each node instead has all CPUs and reserves those that it does not own.
+    Each node owns half of the CPUs and keeps the first one for pods without exclusive CPUs. If half
+    is a single CPU, each node has all CPUs and reserves the other node's.
     """
     usable = frozenset(usable)
     owned = split(usable)

@@ -24,7 +24,7 @@ RELEASE_OTHERS = "image-aside"
 Kubernetes client would take minutes to build, without a benefit.
 """
 DEBUG = "dev"
-"""The only profile whose programs contain debug data."""
+"""The only profile with debug data."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
 
 
 def _sources(workspace: Workspace) -> list[Path]:
-    """Folders whose files are compiled, without their parents, whose names may be common words."""
+    """Folders with compiled files, without parents, because those may be common words."""
     (cargo, _), (sysroot, _), *_ = _places(workspace, RELEASE)
     ours = [SERVICES, workspace.folder, workspace.target]
     return [cargo / "registry", sysroot / "lib" / "rustlib", *ours]

@@ -31,7 +31,7 @@ class Built:
 
 
 def build(wanted: Service, run: Path, profile: str) -> Built:
-    """Does nothing for a built program; the log is in the run folder."""
+    """Skipped for a prebuilt program; the log is in the run folder."""
     if not wanted.manifest:
         return Built(Path(wanted.program), (Path(wanted.program),))
     _need_cargo()

@@ -21,8 +21,8 @@ LINES = 8
 
 
 TRIES = 3
-"""Starts after which a replica counts as failed. supervisord waits between them and continues after
-that.
+"""Failed starts until a replica counts as failed. supervisord waits between them and continues to
+retry.
 """
 
 GRACE = 5.0

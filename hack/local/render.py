@@ -139,8 +139,8 @@ def supervisord(
             "supervisord",
             nodaemon="true",
             silent="true",
-            # Relative to the run folder, in which supervisord starts: it would expand some of these
-            # paths twice.
+            # Relative to the run folder, supervisord's working directory: it would expand some of
+            # these paths twice.
             logfile="supervisord.log",
             pidfile="supervisord.pid",
             childlogdir=".",
@@ -150,7 +150,7 @@ def supervisord(
             "rpcinterface:supervisor",
             **{"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
         ),
-        # supervisord stops one group after another, and the processes of a group together.
+        # supervisord stops groups in sequence, and the processes within a group in parallel.
         _section(f"group:{supervisor.GROUP}", programs=",".join([*replicas, *parts])),
     ]
     sections += [

@@ -33,7 +33,7 @@ def run(port: socket.socket, script: str, patience: float) -> Result:
         while len(rest) < sum(lengths):
             rest += _receive(port, deadline)
         found, rest = rest[: sum(lengths)], rest[sum(lengths) :]
-        # Skip a response for which an earlier process did not wait.
+        # Skips a late response to an earlier process.
         if answered == number:
             output, errors = found[: lengths[0]], found[lengths[0] :]
             return Result(status, output.decode(), errors.decode())

@@ -1,6 +1,4 @@
-"""The archive from which a machine boots: busybox, programs with their libraries, kernel modules,
-and /init.
-"""
+"""The boot archive: busybox, programs with their libraries, kernel modules, and /init."""
 
 import os
 import re

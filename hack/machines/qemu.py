@@ -21,7 +21,7 @@ itself.
 """
 
 PROBE = 5.0
-"""Seconds in which a guest must respond if KVM can run it; Debian's kernel needs one."""
+"""Response timeout of a KVM guest in seconds; Debian's kernel needs one."""
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 

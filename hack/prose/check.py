@@ -41,7 +41,7 @@ def chosen(paths: list[str]) -> list[str]:
 
 
 SOURCE = ".source.md"
-"""Suffix for the texts of a source file, for which .vale.ini has a section."""
+"""Suffix for extracted texts, which has a section in .vale.ini."""
 
 
 def main(arguments: list[str]) -> int:

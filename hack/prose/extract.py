@@ -1,6 +1,6 @@
 """Finds the text that people read in source files: comments, messages, titles.
 
-The result is Markdown in which each text keeps its line number.
+The result is Markdown with unchanged line numbers.
 """
 
 import re

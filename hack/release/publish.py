@@ -54,7 +54,7 @@ def publish(
 
 
 PODS = {"monitoring": ("--set", "mode=standalone", "--set", "grafana.enabled=false")}
-"""Values with which these charts use our images; by default they use none."""
+"""Values for charts without a default image."""
 
 UPSTREAM = {"loadtest": ("docker.io/grafana/k6:",), "monitoring": ("docker.io/prom/",)}
 """Charts that use images of other projects, with the prefixes of these images."""

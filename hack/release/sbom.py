@@ -19,7 +19,7 @@ from tools.errors import ToolError
 
 
 def crates(root: Path, packages: Iterable[str], target: str) -> list[dict]:
-    """Every crate whose code is in one of the programs, once."""
+    """Every crate linked into one of the programs, without duplicates."""
     services = root / "services"
     lock = tomllib.loads((services / "Cargo.lock").read_text())["package"]
     checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock}

@@ -46,7 +46,7 @@ def _name(tool: Tool) -> str:
 
 
 def source(tool: Tool) -> Path:
-    """Returns the folder of the module in which a tool is built; downloads the authors' module."""
+    """Returns the folder for building a tool; downloads a foreign module first."""
     if tool.go.module:
         return FOLDER / "go" / tool.go.module
     argv = [_need_go(tool), "mod", "download", "-json", tool.go.release]

@@ -16,7 +16,7 @@ class Debian:
     package: str = ""
     unpack: tuple[str, ...] = ()
     newest: tuple[str, ...] = ()
-    """Packages that each depend on one more package to unpack, whose name contains a version."""
+    """Packages that need one more package with a versioned name."""
     program: str = ""
     arguments: tuple[str, ...] = ()
     libraries: bool = False

@@ -31,7 +31,7 @@ def seconds(pid: int) -> float:
 
 
 class Family:
-    """CPU time of processes, some of which may end; these keep their last known value."""
+    """CPU time of processes; an exited process keeps its last known value."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
@@ -45,12 +45,12 @@ class Family:
 
 
 def threads(pid: int, names: tuple[str, ...]) -> float:
-    """CPU seconds of living threads whose names start with a prefix (proc_pid_comm(5)), from their
-    schedstat (Documentation/scheduler/sched-stats.rst).
+    """CPU seconds of live threads with this name prefix (proc_pid_comm(5)), from schedstat
+    (Documentation/scheduler/sched-stats.rst).
     """
     used = 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # Another thread may have ended in the meantime.
+        # The thread may have exited meanwhile.
         with suppress(FileNotFoundError, ProcessLookupError):
             if (task / "comm").read_text().startswith(names):
                 used += int((task / "schedstat").read_text().split()[0]) / 1e9

@@ -26,7 +26,7 @@ HONEST = (
 )
 
 QUANTILES = ("p50", "p99")
-"""Quantiles for which the record also contains the best runner's value."""
+"""Quantiles with the best runner's value in the record."""
 
 
 def record_of(

@@ -19,7 +19,7 @@ MARGIN = 60.0
 """Seconds beyond the cluster's own deadline for it to report the end of the run."""
 
 LAST_WORDS = 20.0
-"""Seconds for a log to end after its container has ended."""
+"""Seconds for a log to end after its container has exited."""
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -82,7 +82,7 @@ def find_summary(log: str) -> dict | None:
 
 
 def follow(kubectl: Kubectl, installed: Installed, count: int, folder: Path) -> Ended:
-    """Waits until the Jobs have ended; by then, the folder contains the runners' logs."""
+    """Waits until the Jobs have finished; by then, the folder contains the runners' logs."""
     runners = [Runner(index, folder / f"runner-{index}.log") for index in range(count)]
     end = time.monotonic() + installed.deadline + MARGIN
     shown = ""

@@ -18,11 +18,11 @@ BINS = 600
 LISTED = 20
 
 Series = defaultdict[int, array]
-"""Latencies of one route, by the second in which their requests were sent."""
+"""Latencies of one route, by second of sending."""
 
 
 def percents(count: int) -> list[float]:
-    """Percentages at which a curve of this many requests has points: equally dense in each nine."""
+    """Percentiles to plot for this many requests: equally dense in each nine."""
     found = [2.5 * step for step in range(36)]
     decade = 10.0
     while decade * count / 100 >= 1:

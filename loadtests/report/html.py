@@ -14,7 +14,7 @@ STYLE = Path(__file__).with_name("page.css")
 
 
 class Document:
-    """A complete page, whose charts are drawn together at its end."""
+    """A complete page; a script at its end draws all charts."""
 
     def __init__(self) -> None:
         self._charts: list[Chart] = []
@@ -39,7 +39,7 @@ class Document:
         return text
 
     def _drawn(self) -> list[str]:
-        """The drawings, or a note about missing matplotlib. The tables contain the figures."""
+        """The drawings, or a note about missing matplotlib. The tables contain the values."""
         try:
             plots = [
                 Plot("", [chart.panel], transparent=True, hover=True) for chart in self._charts
@@ -80,7 +80,7 @@ def facts(pairs: list[tuple[str, str]]) -> str:
 
 
 def tiles(pairs: Iterable[tuple[str, str, str, bool]]) -> str:
-    """A few large figures: name, value, small text below, and whether the value is bad."""
+    """A few headline values: name, value, small print, and whether the value is bad."""
     found = "".join(
         f'<dl class="tile{" bad" if bad else ""}"><dt>{escape(name)}</dt><dd>{escape(value)}'
         + (f"<small>{escape(below)}</small>" if below else "")

@@ -10,7 +10,7 @@ WHOLE_RUN = (
 )
 
 OPEN = 3
-"""Maximum parts whose charts are all open at first."""
+"""Maximum number of parts to expand initially."""
 
 PARTS = 12
 """Maximum parts with their own charts; larger matrices appear only in the tables."""
@@ -68,7 +68,7 @@ def _thresholds(run: Run) -> list[str]:
 
 
 def _parts_beside(document: html.Document, run: Run) -> list[str]:
-    """The parts' figures as one table, and their curves on one axis."""
+    """All parts in one table, with their curves on one axis."""
     found = {part.name: dict(tables.summary(part)) for part in run.parts}
     names = list(dict.fromkeys(name for figures in found.values() for name in figures))
     rows = [[part, *(figures.get(name, "–") for name in names)] for part, figures in found.items()]

@@ -17,7 +17,7 @@ BAD, INK, MUTED = "#c2255c", "#15202b", "#98a2ad"
 HEAVY = {"linewidth": 2.2}
 STEPS = {"drawstyle": "steps-post"}
 COLOURS = 8
-"""Lines after which colours repeat."""
+"""Number of distinct colours."""
 
 Points = list[tuple[float, float | None]]
 
@@ -118,8 +118,8 @@ SIDES = {
 }
 
 SHOWN = ("queue", "handler", "write")
-"""Phases with a line. The phase accept concerns only new connections, whose clients may be silent
-at first.
+"""Phases with a line. The accept phase exists only for new connections, and their clients may be
+silent at first.
 """
 
 

@@ -54,7 +54,7 @@ def receives(url: str) -> bool:
 
 
 def remote_write(url: str) -> dict[str, str]:
-    """Variables with which k6 writes its series there."""
+    """Environment for k6's remote write."""
     return {
         "K6_PROMETHEUS_RW_SERVER_URL": f"{url}/api/v1/write",
         "K6_PROMETHEUS_RW_TREND_STATS": "p(50),p(95),p(99),max",

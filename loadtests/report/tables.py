@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A figure of a route in two runs; above 1, the newer run's figure is higher."""
+    """A route's value in two runs; above 1, the newer run's value is higher."""
 
     route: str
     what: str
@@ -52,7 +52,7 @@ def thresholds(run: Run) -> Table:
 
 
 ALWAYS = ("max>=0",)
-"""Thresholds whose only purpose is that k6 keeps a metric (lib/options.js)."""
+"""Thresholds that only make k6 keep a metric (lib/options.js)."""
 
 
 def p99_limit(run: Run, part: Part) -> float | None:

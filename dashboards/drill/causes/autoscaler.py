@@ -55,7 +55,7 @@ def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneAutoscalerOscillating",
     how="an autoscaler alternates between more and fewer replicas, then keeps their number",
-    # The length of the window, after which it no longer contains the changes.
+    # Window length, after which the changes have left the window.
     resolves=300,
     whole=True,
 )

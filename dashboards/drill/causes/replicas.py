@@ -212,7 +212,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 )
 def slow_lane_starves(place: Place) -> Iterator[Labels]:
     routes = ("--slow-lanes.cheap", "/hello", "--slow-lanes.expensive", "/work")
-    # Share the lane's CPU, because on an idle CPU the slow lane would have nothing to wait for.
+    # Shares the lane's CPU, because the slow lane is never starved on an idle CPU.
     own = ("--faults", "on", "--lanes", "1", "--pin", "on", "--slow-lanes.mode", "on")
     server = place.server(*own, *routes)
     place.begins()

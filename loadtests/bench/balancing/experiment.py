@@ -45,7 +45,7 @@ from loadtests.bench.experiment.record import Record, nearest
 from tools import resolve
 
 SETTLE = 3.0
-"""Seconds of moderate load before a scenario, in which weights from the previous scenario fade."""
+"""Seconds of moderate load before a scenario, so that earlier weights decay."""
 
 SETTLE_LOAD = 40.0
 

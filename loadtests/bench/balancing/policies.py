@@ -1,4 +1,4 @@
-"""The balancing policies, and the shapes and scenarios in which they are measured."""
+"""The balancing policies, and the shapes and scenarios of the measurements."""
 
 DEFAULT = "least-request"
 KEEPING = "least-request, no ejection"
@@ -25,7 +25,7 @@ WITHOUT_SLOW_LANES = (HELD, DIRECT_HELD)
 ONLY = {KEEPING: ("failing",), HELD: ("mixed",), DIRECT_HELD: ("mixed",)}
 
 LARGE = 30
-"""Gateway-replica pairs from which a small machine can run only few policies."""
+"""From this many gateway-replica pairs on, a small machine can run only few policies."""
 
 STEADY = ("homogeneous", "half", "mixed")
 

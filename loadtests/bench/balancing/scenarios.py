@@ -1,4 +1,4 @@
-"""Scenarios: load, replica faults, and the figures computed from responses."""
+"""Scenarios: load, replica faults, and metrics computed from responses."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ WARM_UP = 1.0
 CLIMB = (50, 60, 70, 80, 90)
 
 LAG_MS = 5.0
-"""p99 lag of the generator in ms from which the machine counts as disturbed."""
+"""Maximum p99 lag of the generator in ms; above it, the machine counts as disturbed."""
 
 TRIES = 3
 """Attempts at a step of a ladder until nothing disturbs it; the last one counts."""
@@ -49,8 +49,8 @@ class Scenario:
     mixed: bool = False
     events: tuple[Event, ...] = ()
     over: float = 0.0
-    """Time from which recovery is measured: the end of the fault, or its start if the policy must
-    end it.
+    """Start of the recovery time: the end of the fault, or its start if the policy must mitigate
+    it.
     """
     ladder: tuple[float, ...] = ()
     load: float | None = None
@@ -148,8 +148,8 @@ def answers(report: dict) -> list[Answer]:
 def capacity(p99: dict[float, float]) -> float:
     """Highest load of a ladder whose p99, in service times, meets the objective.
 
-    log(p99) is interpolated linearly between the last load that meets it and the first that does
-    not. 0 means below the ladder, and its top means that load or more.
+    Interpolates log(p99) linearly between the last passing load and the first failing one. Returns
+    0 if every load fails, and the top of the ladder if every load passes.
     """
     steps = sorted(p99)
     if p99[steps[0]] > SLOWEST:

@@ -99,4 +99,4 @@ little of it.
 
 
 USED = 0.7
-"""Share of the predicted knee at which the p99 is judged."""
+"""Load for the p99 comparison, as a share of the predicted knee."""

@@ -45,8 +45,8 @@ LANES = (
 
 
 class Capacity(Experiment):
-    """Each round calibrates a mix at a low load, predicts its figures, and measures it at and below
-    the knee.
+    """Each round calibrates a mix at low load, predicts its knee and latency, and measures it at
+    and below the knee.
     """
 
     name = "capacity"

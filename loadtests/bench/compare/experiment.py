@@ -36,10 +36,10 @@ from tools.errors import ToolError
 SLOWER = 99
 
 LOOKS = (10, 15, 20)
-"""Rounds after which the verdict is computed; otherwise only at the end."""
+"""Rounds with an intermediate verdict; by default only the last."""
 
 WORK_MS = 1.0
-"""Milliseconds for which an expensive request of the open loop occupies its lane."""
+"""Lane time of an expensive request of the open loop, in milliseconds."""
 
 LOAD = 1 / 3
 """Load of the open loop as a share of a saturated lane: cheap requests often find the lane free,

@@ -21,9 +21,7 @@ from loadtests.bench.gateway import proxies
 from loadtests.bench.gateway.proxies import Endpoint, Proxy
 
 Slice = dict
-"""One short measurement of one `build`: the load generator's figures, and the CPU time of the
-measured processes.
-"""
+"""One short measurement of one `build`: load generator results and CPU time of the processes."""
 
 BUILDS = ("base", "head")
 PATHS = ("direct", "gateway")
@@ -36,7 +34,7 @@ evenly growing drift within a round therefore affects both builds equally.
 """
 
 MARGINS = {"cpu": 3.0, "throughput": 5.0, "p50": 10.0, "p99": 20.0}
-"""Percent by which a build may be slower before the difference counts, by kind of measure."""
+"""Tolerated slowdown in percent, by kind of measure."""
 
 WARM_UP = 0.5
 """Length of the warm-up before each slice, relative to the slice: earlier slices have already
@@ -46,7 +44,7 @@ warmed up the server.
 
 @dataclass(frozen=True)
 class Measure:
-    """A quantity, and the margin within which differences do not matter."""
+    """A quantity with its tolerated difference."""
 
     kind: str
     path: str

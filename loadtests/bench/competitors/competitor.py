@@ -29,7 +29,7 @@ class Start:
     threads: int
     folder: Path
     static: Path
-    """Folder whose files are requested below /static/."""
+    """Folder served below /static/."""
 
     def arguments(self) -> list[str]:
         found = ["--listen", self.address, "--threads", str(self.threads)]

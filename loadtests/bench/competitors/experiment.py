@@ -23,11 +23,11 @@ BRIEF = {
     "kib_per_connection": "KiB",
     "requests_per_second": "/s",
 }
-"""Figures shown while a row runs, and their units."""
+"""Live values of a row, with units."""
 
 
 class Competitors(Experiment):
-    """Measures each competitor alone on one CPU, and some on two; every round measures all of them."""
+    """Measures one competitor at a time on one CPU, and some on two; every round covers all."""
 
     name = "competitors"
     title = "Corelane and other servers"

@@ -25,8 +25,7 @@ OPEN_WARM_UP = 0.2
 """Seconds of an open loop before its measurement: the code is warm, but the connections are new."""
 
 SETTLING = 6.0
-"""Maximum seconds for which a measurement is repeated because the server compiled code during it.
-"""
+"""Maximum seconds for repeating a measurement that was disturbed by the JIT compiler."""
 
 IDLE = 0.5
 
@@ -155,7 +154,7 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
             more=("-r", "-t", str(LONGEST), "-g", file.name),
         )
         times = {name: found.percentiles[at] for name, at in AB_QUANTILES.items()}
-        # ab prints this figure in whole milliseconds, unlike its neighbours.
+        # ab prints this value in whole milliseconds, unlike others.
         times["p999"] = min(max(_fine(Path(file.name)), times["p99"]), times["max"])
     row = {
         "requests": count,

@@ -25,8 +25,8 @@ OPEN, ALONE, SATURATED, STARVING = "open", "alone", "saturated", "starving"
 SECONDS = {OPEN: 3.0, ALONE: 1.2, SATURATED: 1.8, STARVING: 2.5}
 
 WARM_UP, BRIEFLY = 0.6, 0.5
-"""Seconds before each load, in which a server may learn the cost of each kind, and seconds of the
-load that measures the cost of short requests.
+"""Warm-up seconds before each load, for learning request costs, and seconds for measuring the cost
+of short requests.
 """
 
 CROWD = 512

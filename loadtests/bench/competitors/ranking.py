@@ -1,4 +1,4 @@
-"""Ranks the rows: Corelane's place in each, by one figure of one part, round by round."""
+"""Ranks the rows: Corelane's rank per round, for one result of one part."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ def _latencies(record: Record, figure: str, before: str, **labels: str) -> Itera
 
 
 def _dropped(record: Record) -> Iterator[str]:
-    """Servers for which the kernel dropped many handshakes in any round."""
+    """Servers that lost many handshakes in the kernel in any round."""
     for row in record.select(part=parts.C10K):
         if row.get("dropped", 0) > MOST_DROPPED * row.get("requests", 0):
             yield row["server"]
@@ -147,9 +147,9 @@ def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -
 
 
 def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
-    """The best other server in all rounds except this one. If the same rounds chose and judged it,
-    luck would help it: of eleven equal servers, each was behind such a choice in a third of the
-    rows.
+    """The best other server in all rounds except this one. Choosing and judging by the same rounds
+    would favour lucky servers: of eleven equal servers, each lost to such a choice in a third of
+    the rows.
     """
     there = {name: found for name, found in others.items() if number in found} or others
     rest = {

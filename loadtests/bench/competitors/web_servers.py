@@ -102,8 +102,8 @@ MMapFile {mapped}
 </Files>
 """
 """AcceptFilter: by default the kernel keeps a connection until its request has arrived (tcp(7),
-TCP_DEFER_ACCEPT). With 10,000 connections at once, the accept queue then overflowed, every thread
-held a connection without a request, and ab waited for half a minute in vain.
+TCP_DEFER_ACCEPT). With 10,000 simultaneous connections the accept queue overflowed, every thread
+held a connection without a request, and ab stalled for half a minute.
 """
 
 PROCESSES = 2

@@ -259,7 +259,7 @@ def _wake(serving: Fleet, held: Holders, beside: Live | None, parks: bool) -> Ro
 
 
 def _left(held: Holders) -> int:
-    """Connections whose clients have not received the close yet, because it is in transit."""
+    """Connections with a close still in transit to the client."""
     deadline = time.monotonic() + 5.0
     while (left := held.look()["open"]) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -22,16 +22,15 @@ class Experiment:
     cpus = 2
     root = False
     together: tuple[str, ...] | None = None
-    """Tasks with equal values of these labels are measured together; None measures each separately.
-    """
+    """Tasks with equal values of these labels form a group; None measures each separately."""
     at_once = 1
-    """Groups measured concurrently; more than 1 only if CPU time is not a figure."""
+    """Groups measured concurrently; must be 1 if CPU time is measured."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Adds the benchmark's own options, which arrive in `plan.options`."""
 
     def tasks(self, plan: Plan) -> list[Task]:
-        """Tasks of a round, before --only applies. Starts and builds nothing."""
+        """Tasks of a round, before --only applies. Does not start or build anything."""
         raise NotImplementedError
 
     def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> AbstractContextManager[TestBed]:
@@ -56,7 +55,7 @@ class Experiment:
         return False
 
     def alone(self, tasks: Sequence[Task]) -> bool:
-        """Whether a group is measured alone while others are measured concurrently."""
+        """Whether a group needs exclusive use of the machine."""
         return False
 
     def abort(self) -> None:

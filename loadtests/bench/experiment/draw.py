@@ -13,7 +13,7 @@ from statistics import median
 import matplotlib
 
 matplotlib.use("svg")
-# The same record results in the same bytes, and text stays text.
+# Reproducible output with selectable text.
 matplotlib.rcParams.update(
     {
         "svg.fonttype": "none",

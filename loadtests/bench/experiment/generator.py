@@ -1,6 +1,4 @@
-"""Runs the load generator and measures one load on one server: its figures and the server's CPU
-time.
-"""
+"""Runs the load generator against one server: results and CPU time."""
 
 import json
 import os
@@ -70,7 +68,7 @@ class Generator:
     def measure(self, part: str = "") -> dict:
         """Runs the measured part and returns its result. The connections stay open until the end.
 
-        Some modes take several parts, each described by a line.
+        Some modes take several parts, one per line.
         """
         self.tell(part)
         return self.answer()
@@ -171,7 +169,7 @@ class Work:
 
 
 def calibrate(programs: Programs, cpus: Sequence[int], seconds: float = 1.0) -> Work:
-    """Measures the cost of the two requests, with corelane-server alone on the first CPU."""
+    """Measures the cost of the two requests with corelane-server on a dedicated CPU."""
     ops, place = 1_000_000, Place([cpus[1]])
     loads = {"hello": {}, "work": {"connections": 1, "ops": ops}}
     with running(Replica(), programs, [cpus[0]]) as server:

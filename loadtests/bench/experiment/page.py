@@ -27,9 +27,9 @@ class Figure:
     digits: int = 2
     scale: float = 1.0
     where: Labels = field(default_factory=dict)
-    """Labels that select the figure, in addition to the row's."""
+    """Labels that select the value, in addition to the row's."""
     over: Labels = field(default_factory=dict)
-    """Labels of a reference: the figure is the ratio to it, round by round."""
+    """Labels of a baseline: values are ratios to it, computed per round."""
     brief: bool = False
     """Shows only the median."""
 
@@ -67,7 +67,7 @@ class Page:
         return {value: {**where, label: value} for value in found}
 
     def figures(self, head: str, lines: Lines, *columns: Figure | Column) -> None:
-        """Adds a table of figures, without lines that have no measurement."""
+        """Adds a table without empty rows."""
         record, known = self._record, [one for one in columns if isinstance(one, Figure)]
         there = [name for name in lines if any(one.values(record, lines[name]) for one in known)]
         if there:
@@ -79,7 +79,7 @@ class Page:
         self.text(table([head, *(title for title, _ in columns)], rows))
 
     def chart(self, title: str, lines: Lines, *figures: Figure, log: str = "") -> None:
-        """Adds a chart with a panel for each figure, and the names of the lines down the side."""
+        """Adds a chart with one panel per metric and line names at the side."""
         panels = [
             Panel(
                 [

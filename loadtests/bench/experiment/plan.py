@@ -17,7 +17,7 @@ Task = dict[str, str]
 """
 
 Row = dict[str, Any]
-"""One sample: the labels of its task, `round`, and figures by name."""
+"""One sample: task labels, `round`, and values by name."""
 
 
 @dataclass(frozen=True)

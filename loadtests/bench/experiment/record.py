@@ -14,12 +14,12 @@ from loadtests.bench.experiment.plan import Plan, Row
 from stack import machine
 
 Figure = str
-"""Name of a figure; dots lead to nested figures: "latency_us.hello.99"."""
+"""Metric name with dots for nesting: "latency_us.hello.99"."""
 
 
 @dataclass
 class Record:
-    """The data of a report, stored as JSON, from which the report can be drawn again."""
+    """The data of a report as JSON, for regenerating it."""
 
     benchmark: str
     plan: dict[str, Any]
@@ -74,14 +74,14 @@ class Record:
         return [known for known in self.facts.get("order", {}).get(name, found) if known in found]
 
     def values(self, figure: Figure, **labels: object) -> list[float]:
-        """A figure round by round, without rows that lack it."""
+        """Values of a metric per round, without rows that lack it."""
         found = (figure_of(row, figure) for row in self.select(**labels))
         return [value for value in found if value is not None]
 
     def ratios(
         self, figure: Figure, mine: dict[str, object], base: dict[str, object], **both: object
     ) -> list[float]:
-        """One arm's figure relative to another arm's in the same round."""
+        """One arm's value relative to another arm's in the same round."""
         other = {row["round"]: figure_of(row, figure) for row in self.select(**base, **both)}
         return [
             value / other[row["round"]]

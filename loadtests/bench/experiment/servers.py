@@ -114,7 +114,7 @@ class Running:
         return [self.process.pid, *map(int, children.read_text().split())]
 
     def thread_seconds(self, names: tuple[str, ...]) -> float:
-        """CPU time of living threads whose names start with a prefix."""
+        """CPU time of live threads with this name prefix."""
         return sum(cpu.threads(pid, names) for pid in self.pids)
 
     def resident_kib(self) -> int:

@@ -19,7 +19,7 @@ from loadtests.usage import positive
 from tools import table, versions
 
 REQUESTS = 1_000
-"""Counted requests: the number by which the longer run exceeds the shorter one."""
+"""Counted requests: the difference between the longer and the shorter run."""
 
 TRIES = 3
 
@@ -141,7 +141,7 @@ def _spread(record: Record, name: str) -> float:
 
 
 def _over(record: Record, known: Budget) -> list[str]:
-    """Rows above their limit; none for another compiler, whose instructions differ."""
+    """Rows above their limit; empty for another compiler, because instruction counts differ."""
     if record.versions["rustc"] != known.toolchain["rustc"]:
         return []
     return [name for name, found in _counts(record).items() if not known.fits(name, found)]

@@ -21,7 +21,7 @@ TOKEN = "bench-mixed-0123456789abcdef"
 
 class Sqlite:
     def fresh(self, folder: Path) -> list[str]:
-        """Creates a new file; returns the settings with which the server uses it."""
+        """Creates a new file and returns the server settings for it."""
         return ["--database.kind", "sqlite", "--database.path", str(folder / "projects.db")]
 
     def cpu_seconds(self) -> float:

@@ -28,7 +28,7 @@ H2_REQUEST = bytes([0x82, 0x84, 0x86, 0x01, 4]) + b"soak"
 
 @dataclass
 class Clients:
-    """Clients that come and go until a given time; the seed determines every choice."""
+    """Clients that connect and disconnect until a given time, with seeded random choices."""
 
     port: int
     seed: int

@@ -1,5 +1,5 @@
-"""`soak`: loads one server for minutes with clients that come and go; memory and descriptors must
-stay flat.
+"""`soak`: loads one server for minutes with clients that connect and disconnect; memory and
+descriptors must stay flat.
 """
 
 import argparse
@@ -45,7 +45,7 @@ third's median, plus SLACK bytes. The first third is the warm-up.
 """
 
 SETTLE = 30.0
-"""Seconds in which the server must notice that all clients have left, drain and exit."""
+"""Seconds for the server to notice that all clients have left, drain and exit."""
 
 FLAGS = ("--static.root", str(STATIC), "--drain.settle", "0s")
 

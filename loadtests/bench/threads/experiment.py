@@ -214,8 +214,7 @@ def _loads(record: Record, setting: str) -> dict[str, Labels]:
 
 
 def visited(process: Running, load: Generator, warm_up: float) -> Row:
-    """Measures a load; returns the generator's figures, and the cores that each side used in the
-    measured part.
+    """Measures a load; returns the generator's results and the cores used by each side.
 
     The load continues while the clocks are read, because waiting requests belong to it.
     """
