@@ -261,7 +261,7 @@ def _taints(tuning: Tuning, node: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_pod_sysctl_is_refused_for_nodes(tuning: Tuning) -> None:
-    # Must be caught by the chart, as the program would have no profile left.
+    # The chart must reject it, because the program would have no profile.
     values = {"mode": "apply", "profile": "custom", "knobs": {"net.core.somaxconn": "65535"}}
     result = tuning.install(check=False, **values)
     assert result.returncode != 0

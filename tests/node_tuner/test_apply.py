@@ -1,4 +1,4 @@
-"""`node-tuner apply` records originals, then writes what differs."""
+"""`node-tuner apply` records originals, then writes the differences."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Sends raw bytes through the gateway, and checks responses and what the back end received."""
+"""Sends raw bytes through the gateway, and checks responses and the bytes received by the back end."""
 
 from dataclasses import dataclass
 

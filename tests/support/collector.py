@@ -1,4 +1,4 @@
-"""An OTLP/HTTP collector that stores what tests check."""
+"""An OTLP/HTTP collector that stores the data for assertions."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -60,7 +60,7 @@ class Point:
 class Collector:
     endpoint: str = ""
     statuses: list[int] = field(default_factory=list)
-    """Responses to the next requests, whose data is dropped; then 200."""
+    """Status codes for the next requests, whose data is dropped; then 200."""
     paths: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     metrics: list[list[Point]] = field(default_factory=list)

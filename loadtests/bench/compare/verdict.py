@@ -1,18 +1,17 @@
 """Judges the rounds: is head slower, for each measure and overall?
 
-A difference below a measure's margin does not matter. There are two claims about it, and each is wrong in at
-most `ERROR` of all comparisons, whatever the truth is:
+A difference below a measure's margin does not matter. There are two claims about it, and each is
+wrong in at most `ERROR` of all comparisons, whatever the truth is:
 
 - "slower": some measure is worse by more than its margin. With several measures, one of them may
-  look slower at random, so their probabilities are adjusted by Holm's method (Scandinavian Journal
-  of Statistics 6, 1979).
-- "no slower": no measure is worse by its margin. All of them have to show it, each by itself, which
-  needs no adjustment (Berger, Technometrics 24, 1982: intersection-union tests). With "no faster"
-  this is the usual test of equivalence by two one-sided tests (Schuirmann, J. Pharmacokinetics and
-  Biopharmaceutics 15, 1987).
+look slower at random, so their probabilities are adjusted by Holm's method (Scandinavian Journal of
+Statistics 6, 1979). - "no slower": no measure is worse by its margin. Every measure must show it on
+its own, which needs no adjustment (Berger, Technometrics 24, 1982: intersection-union tests). With
+"no faster" this is the usual test of equivalence by two one-sided tests (Schuirmann, J.
+Pharmacokinetics and Biopharmaceutics 15, 1987).
 
-The rest is undecided, and gets more rounds. Several looks find more random differences, so each look may err
-only for its part of `ERROR` (Bonferroni).
+The rest is undecided, and gets more rounds. Several looks find more random differences, so each
+look may err only for its part of `ERROR` (Bonferroni).
 """
 
 import math

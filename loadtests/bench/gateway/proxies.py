@@ -74,7 +74,7 @@ def placeholders(replicas: int) -> list[Endpoint]:
 
 
 def pointed(config: dict, pool: Sequence[Endpoint]) -> str:
-    """Configuration as JSON in which a pool's ports replace the placeholders."""
+    """JSON configuration with a pool's ports filled in."""
     text = json.dumps(config)
     for mark, replica in zip(placeholders(len(pool)), pool, strict=True):
         text = text.replace(str(mark.port), str(replica.port))

@@ -3,7 +3,7 @@
 //! `corelane new` writes a service and `corelane up` runs it with the platform on this machine;
 //! `corelane dashboard` and `corelane top` show that instance. `corelane image` builds its image,
 //! `corelane check` requests a URL, and `corelane doctor` checks a cluster. `corelane capacity`
-//! predicts what a replica can carry.
+//! predicts the capacity of a replica.
 
 mod capacity;
 mod check;

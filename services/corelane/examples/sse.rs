@@ -23,8 +23,8 @@ struct Ticker {
     period: Duration,
 }
 
-/// Counts periods. The last event asks the client to reconnect, which leads it to another replica.
-/// Otherwise the drain's deadline would cut the response.
+/// Counts periods. The last event makes the client reconnect, to another replica. Otherwise the
+/// drain's deadline would cut the response.
 async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let periods = tokio::time::interval(ticker.period);
     let ticks = stream::unfold((periods, 0_u64), async |(mut periods, n)| {

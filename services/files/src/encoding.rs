@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 
-/// A content coding for which there may be a copy next to the file.
+/// A content coding that a copy next to the file may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Brotli,

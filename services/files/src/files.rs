@@ -23,8 +23,8 @@ use crate::reply::{overloaded, reply, status, to_folder};
 use crate::resource::Resource;
 use crate::rules::Rules;
 
-/// Milliseconds since the last check after which a served file is checked again. After [`STALE`],
-/// the file is served only once the check is done.
+/// Milliseconds between checks of a served file. After [`STALE`], the file is served only once the
+/// check is done.
 const FRESH: u64 = 400;
 
 /// Maximum age of a served version, not counting disk time.

@@ -10,8 +10,8 @@ use crate::settings::Drain;
 
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time by which a read may exceed the deadline: its result decides how the drain is reported. The
-/// chart's `shutdown.margin` leaves more time than this.
+/// Allowed delay of the last read beyond the deadline, because the result determines the report.
+/// The chart's `shutdown.margin` leaves more time than this.
 const LATE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ impl Kubelet {
         }
     }
 
-    /// Whether a field has the wanted value, or includes it.
+    /// Whether a field equals or includes the desired value.
     pub(crate) fn has(&self, field: &str, wanted: &Value) -> bool {
         let text = self.text(field);
         match wanted {

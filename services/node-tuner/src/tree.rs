@@ -23,7 +23,7 @@ impl Tree {
     /// this machine.
     fn place(&self, path: &str) -> io::Result<PathBuf> {
         if self.root == Path::new("/") {
-            // Not resolved: /proc/1/root is a different root, whatever the symlink's target says.
+            // Not resolved: /proc/1/root is a different root, regardless of the symlink's target.
             return Ok(PathBuf::from(path));
         }
         let place = self.root.join(path.trim_start_matches('/')).canonicalize()?;

@@ -135,8 +135,7 @@ fn is_read(method: &Method) -> bool {
 }
 
 impl Instance {
-    /// Answers a request for projects that needs neither a handler nor its body, because its method
-    /// is not allowed or it lacks a token.
+    /// Answers project requests without a handler: wrong method or missing token.
     fn refuse(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
         self.projects.as_ref()?;
         let resource = Resource::of(request.uri().path())?;

@@ -40,7 +40,7 @@ fn serve(config: Config, start: Start, metrics: &Arc<Metrics>) -> Result<Drained
         Database::open(&config, metrics, &start.server().handle(), &replica)?.map(Arc::new);
     let common = Common { auth: start.auth(), faults: start.faults(), database: database.clone() };
     let served = start.try_serve(App::factory(config, replica, common));
-    // The lanes have ended and released their references.
+    // The lanes have exited and released their references.
     if let Some(database) = database.and_then(Arc::into_inner) {
         database.close();
     }

@@ -154,8 +154,8 @@ impl<C: Keys> App<C> {
     /// | 1 | the drain cut a request, or something failed |
     /// | 64 | the command line or a setting is wrong |
     ///
-    /// The `CORELANE_PRINT_SCHEMA` variable has the effect of `--schema`. `corelane up` sets it to
-    /// determine whether a program is such a service, and which settings it has.
+    /// The `CORELANE_PRINT_SCHEMA` variable has the effect of `--schema`. Set by `corelane up` to
+    /// detect such services and read their settings.
     ///
     /// `serve` receives the service's own settings and a [`Start`] with open sockets. It calls
     /// [`Start::serve`], and may do other work before and after that.

@@ -63,7 +63,7 @@ fn parse_all(
     mut arguments: Vec<OsString>,
 ) -> Result<ArgMatches, Vec<clap::Error>> {
     let (mut errors, mut seen) = (Vec::new(), HashSet::new());
-    // Flags match the form shown in errors only after this call.
+    // Errors show the full flag syntax only after this call.
     command.build();
     loop {
         let error = match command.clone().try_get_matches_from(&arguments) {
@@ -177,7 +177,7 @@ pub fn reject(mut command: Command, message: impl std::fmt::Display) -> ExitCode
     exit_all(vec![command.error(ErrorKind::ValueValidation, message)], command)
 }
 
-/// Creates a clap value parser whose errors describe the expected value.
+/// Creates a clap value parser with errors that describe the expected value.
 pub fn allowed<T, E: std::fmt::Display>(
     parse: impl Fn(&str) -> Result<T, E> + Clone + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {

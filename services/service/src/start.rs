@@ -34,7 +34,7 @@ pub(crate) struct Logged(pub(crate) BoxError);
 /// Time for [`Start::after_drain`]: a pod's grace period ends 5 s after `drain.deadline`.
 const AFTER_DRAIN: Duration = Duration::from_secs(4);
 
-/// A service whose settings are valid as far as they can be checked without the machine.
+/// A service with valid settings, apart from checks that depend on the machine.
 pub(crate) struct Ready<C> {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
@@ -177,8 +177,8 @@ pub struct Start {
 
 impl Start {
     /// Runs a future before the lanes start, for example to migrate a database or connect a pool
-    /// shared by all lanes. Tasks and connections that it starts continue on a separate thread
-    /// until the service has ended. Per-lane state belongs in the factory of [`Start::try_serve`].
+    /// shared by all lanes. Its tasks and connections continue on a separate thread until the
+    /// service has stopped. Per-lane state belongs in the factory of [`Start::try_serve`].
     ///
     /// This also works within `#[tokio::main]`.
     ///
@@ -193,8 +193,8 @@ impl Start {
     }
 
     /// Runs a future after the drain and before the process exits, for example to flush a queue or
-    /// release a lease. Futures of several calls run concurrently, on the thread of
-    /// [`Start::block_on`], whose tasks still run. Unfinished futures are dropped with a warning
+    /// release a lease. Futures of several calls run concurrently on the thread of
+    /// [`Start::block_on`], along with its tasks. Unfinished futures are dropped with a warning
     /// after 4 s, because a pod's grace period ends 5 s after `drain.deadline`. The futures also
     /// run if the lanes could not start.
     ///

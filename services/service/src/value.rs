@@ -102,7 +102,7 @@ pub fn name(text: &str) -> Result<String, Allowed> {
     Err(Allowed::new(words, json!({"type": "string", "pattern": "^[!-~]{0,253}$"})))
 }
 
-/// A word parsed by its type, such as an enum's.
+/// A word with its own parser, for example an enum variant.
 ///
 /// # Errors
 ///

@@ -54,7 +54,7 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Includes `/work` for each of these numbers of iterations, whose results are computed here.
+    /// Includes `/work` with these numbers of iterations and precomputed results.
     pub(crate) fn new(to: SocketAddr, works: impl IntoIterator<Item = u64>) -> Self {
         let get = |target: &str, body: &str| Exchange {
             request: format!("GET {target} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes(),

@@ -14,7 +14,7 @@ pub(crate) enum Fault {
     Field,
     /// The connection could not be established.
     Connect,
-    /// The connection ended before the response.
+    /// The connection closed before the response.
     Closed,
     Silence,
 }
@@ -44,12 +44,12 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// For a connection whose responses cannot be parsed.
+    /// For a connection with responses that cannot be parsed.
     pub(crate) const MALFORMED: Reply =
         Reply { fault: Some(Fault::Malformed), closes: true, lane: None };
 }
 
-/// Parses a response whose expected body is `body`. `None` while it is incomplete.
+/// Parses a response and compares its body with `body`. `None` while it is incomplete.
 pub(crate) fn read(bytes: &[u8], body: &[u8]) -> Option<Reply> {
     let Ok(message) = parse(bytes) else { return Some(Reply::MALFORMED) };
     let message = message?;

@@ -182,7 +182,7 @@ impl Question {
         self.rps.map(Load::Rate).or(self.used.map(Load::Used))
     }
 
-    /// Share of requests, and the seconds within which the server must answer them.
+    /// Share of requests, and their latency limit in seconds.
     pub(super) fn quantile(&self) -> Option<(f64, f64)> {
         let Question { p50, p90, p95, p99, p999, .. } = *self;
         let all = [(0.5, p50), (0.9, p90), (0.95, p95), (0.99, p99), (0.999, p999)];

@@ -126,7 +126,7 @@ struct Told {
 }
 
 impl Told {
-    /// A counter that decreased was reset, so the readings do not belong together.
+    /// A decreased counter was reset, so the readings belong to different runs.
     fn check(&self, source: &Source) -> Result<(), Failure> {
         let refuse = |words: &str| Err(Failure::NoAnswer(format!("--from {source}: {words}")));
         if self.now.series("corelane_lane_info").is_empty() {

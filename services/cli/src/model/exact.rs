@@ -1,9 +1,8 @@
 //! Waiting-time distribution of a lane that serves requests in order of arrival.
 //!
-//! By the Pollaczek-Khinchine series, the wait is a sum of residual service times whose number is
-//! geometrically distributed with the load as ratio. On a grid, Panjer's recursion computes this
-//! sum exactly (H. H. Panjer, "Recursive evaluation of a family of compound distributions", ASTIN
-//! Bulletin 12, 1981).
+//! Pollaczek-Khinchine series: the wait is a geometrically distributed number of residual service
+//! times, with the load as ratio. On a grid, Panjer's recursion computes this sum exactly (H. H.
+//! Panjer, "Recursive evaluation of a family of compound distributions", ASTIN Bulletin 12, 1981).
 
 use super::Time;
 
@@ -66,7 +65,7 @@ impl Waiting {
         1.0 - self.probabilities.iter().take(upto + 1).sum::<f64>()
     }
 
-    /// The share of requests whose wait plus service time is longer than `t` seconds.
+    /// Share of requests with a sojourn time above `t` seconds.
     pub fn response_tail(&self, t: f64, service: Time) -> f64 {
         let each = self.probabilities.iter().enumerate();
         let within: f64 =

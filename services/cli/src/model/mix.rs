@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Kinds whose shares add up to 1.
+/// Kinds with shares that sum to 1.
 ///
 /// The text form is a comma-separated list of
 /// `KIND=SHARE%[:MEAN[:DEVIATION]][+WAIT[:DEVIATION]][@slow]`. The handler holds its lane for

@@ -1,8 +1,8 @@
 //! Capacity of a replica and number of replicas for a load.
 //!
-//! In queueing terms, a lane is a single server. The model computes its capacity and waiting times
-//! from what the load table records for each kind of request. `docs/capacity.md` lists the
-//! assumptions and measures how well they hold.
+//! In queueing terms, a lane is a single server. The model computes capacity and waiting times from
+//! the load table's statistics per kind of request. `docs/capacity.md` lists the assumptions and
+//! measures how well they hold.
 //!
 //! | question | answered by |
 //! |---|---|

@@ -29,7 +29,7 @@ pub struct Plan {
 /// HorizontalPodAutoscaler settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Autoscaling {
-    /// Busy share of a replica's lanes above which replicas are added.
+    /// Target busy share of a replica's lanes; above it, replicas are added.
     pub busy: f64,
     /// Requests per second per replica at that busy share.
     pub rate: f64,

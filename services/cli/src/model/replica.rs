@@ -33,7 +33,7 @@ pub struct Replica {
     /// Seconds that a lane needs to sleep and wake up. The first request of a busy period pays this
     /// cost, so the average cost falls as the load grows.
     pub wake: f64,
-    /// Minimum share of a CPU for a slow lane whose lane is always busy, from 0 to 0.5.
+    /// Minimum CPU share of a slow lane next to a busy lane, from 0 to 0.5.
     pub slow_share: f64,
     /// Network time of a request and its response in seconds, independent of the load.
     pub network: f64,

@@ -35,8 +35,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Seconds within which this share of the requests of a kind was answered; `None` means all
-    /// kinds. Ignores shed requests; 0 if there were no requests.
+    /// Latency quantile of a kind in seconds; `None` means all kinds. Ignores shed requests; 0 if
+    /// there were no requests.
     pub fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         let times = kind.map_or(&self.all, |kind| &self.times[kind]);
         let last = times.len().saturating_sub(1);

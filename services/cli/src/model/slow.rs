@@ -84,8 +84,8 @@ impl SlowModel {
         (used, None)
     }
 
-    /// Prefers a handler whose wait has ended over a new request. A request that waits first holds
-    /// the thread for half of its lane time.
+    /// Resumes ready handlers before it starts new requests. A request that waits first holds the
+    /// thread for half of its lane time.
     fn next(&mut self, now: f64) -> Option<(Job, f64)> {
         if self.due().is_some_and(|due| due <= now) {
             return self.away.pop().map(|job| (job, job.lane));

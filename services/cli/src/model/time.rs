@@ -2,7 +2,7 @@
 
 use super::CapacityError;
 
-/// Durations whose squared coefficient of variation is below this value count as fixed (0.1%).
+/// Durations count as fixed below this squared coefficient of variation (0.1%).
 const FIXED: f64 = 1e-6;
 
 /// Maximum deviation in means. If one of a million observations takes all the time, the deviation

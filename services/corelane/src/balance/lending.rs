@@ -4,8 +4,8 @@
 //! A handler that does not return blocks its lane, and only that lane's thread reads its
 //! connections. Each connection that is waiting for a request therefore [offers](Offer) its socket.
 //! While its lane is blocked, another thread [lends](Lending::lend) readable connections to an idle
-//! lane. The idle lane serves them until they are waiting again and then gives them back. Meanwhile
-//! the home lane leaves them alone: [`SharedSocket`] tracks which lane may use the socket.
+//! lane. The idle lane serves them until they are waiting again and then gives them back. The home
+//! lane does not touch them meanwhile: [`SharedSocket`] tracks the lane that owns the socket.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -31,7 +31,7 @@ pub(crate) struct Lending(Box<[LoansOfLane]>);
 struct LoansOfLane {
     offers: Mutex<Offers>,
     /// Connections lent to this lane that it has not started to serve, and its own connections that
-    /// came back. `None` once the lane has ended.
+    /// came back. `None` once the lane has exited.
     arrivals: Mutex<Option<Arrivals>>,
     wake: Notify,
 }

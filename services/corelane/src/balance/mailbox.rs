@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::policy::{Spent, Step};
 
-/// Maximum connections accepted per event-loop turn, so that other tasks run in between.
+/// Maximum connections accepted per event-loop turn, so that other tasks also run.
 pub(crate) const IN_A_TURN: usize = 32;
 
 /// A lane's mailbox for connections and plan steps, on its own cache lines.
@@ -28,7 +28,7 @@ struct MailboxState<R> {
     /// Pending step and the number of its plan.
     step: Option<Step>,
     plan: u32,
-    /// Connections and load that the lane has given away for that plan.
+    /// Connections and load that the lane has handed over for that plan.
     spent: Spent,
 }
 
@@ -119,7 +119,7 @@ impl<R> Mailbox<R> {
         }
     }
 
-    /// Connections and load that the lane has given away for the last plan.
+    /// Connections and load that the lane has handed over for the last plan.
     pub(super) fn spent(&self) -> Spent {
         self.inside().spent
     }

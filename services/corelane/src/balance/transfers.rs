@@ -12,8 +12,7 @@ use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 
-/// Minimum stay of a connection on a lane: its load must be measured first, and it must not bounce
-/// between lanes.
+/// Minimum time of a connection on a lane, to measure its load and to avoid bouncing.
 const RESIDENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]

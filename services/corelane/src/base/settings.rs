@@ -47,7 +47,7 @@ pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
     format!("{} or {last}", rest.join(", "))
 }
 
-/// The header with which trusted proxies pass on their client's address, set by
+/// The header that trusted proxies use for their client's address, set by
 /// [`Builder::forwarded_header`](crate::Builder::forwarded_header).
 ///
 /// ```
@@ -158,22 +158,21 @@ pub struct Limits {
     /// progress continue. Shared parts above 256 KiB, such as a clone of a `Bytes` that the service
     /// keeps, are not counted. Default: 128 MiB. Minimum: 1 MiB.
     pub unsent_bytes: u64,
-    /// Unsent response bytes of an HTTP/2 connection above which its response bodies are not
+    /// Limit of unsent response bytes per HTTP/2 connection; above it, response bodies are not
     /// polled. Bodies with at most 16 KiB left are polled up to twice the limit. Each poll takes
     /// everything that the service provides, so a large part may exceed the limit. Default: 2 MiB.
     /// Range: 64 KiB to 1 GiB.
     pub unsent_connection_bytes: usize,
-    /// Minimum bytes per second at which a client must read a response, averaged over
-    /// [`Timeouts::slow`]. Slower clients are reset and counted as `slow_reader`. The clock runs
-    /// only while bytes are waiting for the client, not while the service is producing them. The
-    /// waiting streams of an HTTP/2 connection share the rate, and only a stream whose own window
-    /// is closed is reset. Upgraded connections are exempt. Default: 240. Minimum: 1. `None` sets
-    /// no minimum.
+    /// Minimum read rate of a client in bytes per second, averaged over [`Timeouts::slow`]. Slower
+    /// clients are reset and counted as `slow_reader`. The clock runs only while bytes are waiting
+    /// for the client, not while the service is producing them. The waiting streams of an HTTP/2
+    /// connection share the rate, and only a stream whose own window is closed is reset. Upgraded
+    /// connections are exempt. Default: 240. Minimum: 1. `None` sets no minimum.
     pub send_rate: Option<u64>,
-    /// Minimum bytes per second at which a client must send a request body, averaged over
-    /// [`Timeouts::slow`], until the head of the response is ready. Slower clients get `408`, as
-    /// for [`Timeouts::body`], and are counted as `slow_body`. The clock runs only while the
-    /// service is waiting for the body. Default: 240. Minimum: 1. `None` sets no minimum.
+    /// Minimum send rate of a request body in bytes per second, averaged over [`Timeouts::slow`],
+    /// until the response head is ready. Slower clients get `408`, as for [`Timeouts::body`], and
+    /// are counted as `slow_body`. The clock runs only while the service is waiting for the body.
+    /// Default: 240. Minimum: 1. `None` sets no minimum.
     pub receive_rate: Option<u64>,
 }
 
@@ -247,10 +246,10 @@ pub struct Timeouts {
     /// may also pause for this long after reading or sending a lot. Default: 30 s. Range: 100 ms to
     /// 1 h.
     pub slow: Duration,
-    /// Age at which a connection's next response carries `Connection: close` (HTTP/2: GOAWAY). A
-    /// random part of up to a tenth is subtracted, so that clients do not reconnect together. An
-    /// idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a request may be in
-    /// transit. Default: 1 h. Minimum: 1 s. `None` sets no limit.
+    /// Age at which a connection's next response carries `Connection: close` (HTTP/2: GOAWAY).
+    /// Shortened by a random part of up to a tenth, so that clients do not reconnect
+    /// simultaneously. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a
+    /// request may be in transit. Default: 1 h. Minimum: 1 s. `None` sets no limit.
     pub connection_age: Option<Duration>,
     /// Maximum time between two requests on a connection. Must exceed the idle timeout of any proxy
     /// in front of the server, which could otherwise reuse a connection that is being closed.

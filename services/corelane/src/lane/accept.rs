@@ -60,7 +60,7 @@ impl ConnectionSource {
     }
 }
 
-/// Admits connections until the server closes, then admits those already queued.
+/// Admits connections until the server closes, then drains the accept queue.
 pub(crate) async fn accept_until_drained<S: HttpService>(
     admission: Admitter<S>,
     source: WatchedSource,
@@ -266,7 +266,7 @@ impl<S: HttpService> Admitter<S> {
     pub(crate) fn refuse(&self, accepted: Accepted, reason: Refusal) {
         let Connections { lane, tls, .. } = &*self.connections;
         lane.metrics().refuse(reason);
-        // A response would need a TLS handshake, whose cost the limit avoids.
+        // A response would need a TLS handshake, a cost that the limit avoids.
         if tls.is_some() || self.refusing.get() >= REFUSING {
             return;
         }

@@ -22,7 +22,7 @@ pub(crate) struct LaneSettings {
     pub(crate) slow_lanes: Option<SlowLanes>,
     pub(crate) costs: Vec<(String, Cost)>,
     pub(crate) plain_requests: bool,
-    /// Idle time after which a connection is parked.
+    /// Idle time before a connection is parked.
     pub(crate) park_after: Option<Duration>,
     pub(crate) drain: Drain,
     #[cfg(feature = "chaos")]

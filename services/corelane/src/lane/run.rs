@@ -192,7 +192,7 @@ fn connections(
     (Rc::new(connections), moves)
 }
 
-/// Tells the inboxes, if any, when this lane sleeps and wakes up.
+/// Notifies the inboxes, if any, when this lane sleeps and wakes up.
 fn watch_sleep(runtime: &mut tokio::runtime::Builder, inboxes: Option<&Arc<Inboxes>>, lane: usize) {
     let Some(inboxes) = inboxes else { return };
     let tell = |what: fn(&Inboxes, usize)| {

@@ -38,7 +38,7 @@ fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
 pub(crate) struct Sweep {
     pub(crate) connections: Rc<Connections>,
     pub(crate) moves: Rc<Moves<Resting>>,
-    /// Idle time after which a connection is parked.
+    /// Idle time before a connection is parked.
     pub(crate) park_after: Option<Duration>,
     pub(crate) report: Duration,
     /// Notified when idle connections must close at once.
@@ -96,7 +96,7 @@ pub(crate) async fn run(sweep: Sweep) {
     }
 }
 
-/// Maximum connections parked per event-loop turn, so that other tasks run in between.
+/// Maximum connections parked per event-loop turn, so that other tasks also run.
 const PARKED_IN_A_TURN: usize = 32;
 
 impl Sweep {

@@ -1,4 +1,4 @@
-//! The stall watchdog detects a lane that a handler is blocking, or whose event loop is stuck.
+//! The stall watchdog detects blocked lanes and stuck event loops.
 //!
 //! It runs outside the lanes and checks them four times per `timeouts.stall`. The watchdog may
 //! therefore detect a stall up to a quarter of that time late, or miss a stall that ends earlier.

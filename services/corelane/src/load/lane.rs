@@ -101,7 +101,7 @@ impl LaneShared {
         self.listening.load(Ordering::Acquire)
     }
 
-    /// Wall-clock time for which the event loop was not waiting, up to its last turn.
+    /// Wall-clock time of event-loop work, up to the last turn.
     pub(crate) fn loop_busy(&self) -> Duration {
         self.runtime.get().map_or(Duration::ZERO, |runtime| runtime.worker_total_busy_duration(0))
     }
@@ -112,7 +112,7 @@ impl LaneShared {
         (self.loop_busy() + self.cpu.slow_time()).saturating_sub(self.yielded())
     }
 
-    /// Time for which the lane waited so that its slow lane received its share of the CPU.
+    /// Time yielded to the slow lane for its CPU share.
     pub(crate) fn yielded(&self) -> Duration {
         Duration::from_nanos(self.yielded.get())
     }

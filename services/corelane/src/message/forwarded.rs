@@ -57,7 +57,7 @@ impl fmt::Display for TrustedProxy {
     }
 }
 
-/// Trusted proxies, and the header in which they name their clients.
+/// Trusted proxies and their client address header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trust {
     pub(crate) proxies: Vec<TrustedProxy>,
@@ -115,8 +115,8 @@ fn elements(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     .filter(|element| !element.is_empty())
 }
 
-/// The last comma outside quoted strings. Quotes are paired from the end, where the nearest proxy
-/// writes, so that a quote left open by a client cannot hide what follows it.
+/// The last comma outside quoted strings. Pairs quotes from the end, where the nearest proxy
+/// appends: a client's open quote must not hide later entries.
 fn last_comma(list: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in list.iter().enumerate().rev() {

@@ -62,7 +62,7 @@ impl Problem {
         Problem { kind: Some([TYPE, slug].concat()), ..Problem::from(status) }
     }
 
-    /// Tells the client what is wrong with this request.
+    /// Explains the error to the client.
     pub fn detail(self, text: impl Into<String>) -> Self {
         self.with(Cow::Borrowed("detail"), text.into().into())
     }
@@ -90,8 +90,8 @@ impl Problem {
         self
     }
 
-    /// Converts the problem into a response. For a gRPC client, the server turns it into a status
-    /// whose message is the detail.
+    /// Converts the problem into a response. For gRPC clients, the server converts it to a status
+    /// with the detail as message.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         self.into_reply(Full::new)
     }

@@ -79,7 +79,7 @@ const INDICES: [u8; 1000] = {
     indices
 };
 
-/// Recorded for requests whose client disconnected before the response began.
+/// Recorded if the client disconnected before the response began.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
 /// Aligned to two cache lines, which the CPU prefetches as a pair.
@@ -224,7 +224,7 @@ impl LaneMetrics {
         self.durations.at(kind.route()).observe(nanos);
     }
 
-    /// Keeps the trace of a request whose duration was observed.
+    /// Keeps the trace of an observed request.
     pub(crate) fn exemplify(&self, kind: KindIndex, nanos: u64, trace: [u8; 16]) {
         let exemplars = self.exemplars.at(kind.route()).get_or_init(Box::default);
         exemplars.put(bucket(nanos), trace, nanos);

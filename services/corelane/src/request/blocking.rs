@@ -137,12 +137,12 @@ impl<T: Send + 'static> CallResult<T> {
     fn relayed(relay: &Relay, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (sender, result) = oneshot::channel();
         let call = move || {
-            // A call whose future was dropped does not run.
+            // A call with a dropped future does not run.
             if !sender.is_closed() {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
             }
         };
-        // If the lane has ended, the call is dropped.
+        // Dropped if the lane has exited.
         let _ = relay.send(Box::new(call));
         CallResult::Relayed(result)
     }

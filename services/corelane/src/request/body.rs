@@ -64,7 +64,7 @@ enum Content {
 /// A body that has not fully arrived.
 #[derive(Debug)]
 struct Remaining {
-    /// `None` once the body has ended.
+    /// `None` at the end of the body.
     source: Option<BodySource>,
     /// Bytes that the service has read, or `None` after an error, which ends the body.
     read: Option<u64>,

@@ -116,12 +116,12 @@ impl CurrentRequest for Current {
 }
 
 scoped_thread_local! {
-    /// The request of this lane whose handler is running.
+    /// The request that this lane is handling.
     static CURRENT: Current
 }
 
 scoped_thread_local! {
-    /// The request whose handler runs on this thread, if another thread owns the request's lane.
+    /// The request that this thread is handling for another thread's lane.
     static HANDED_OVER: Rc<dyn CurrentRequest>
 }
 
@@ -140,8 +140,8 @@ fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
 /// The current request's connection: the addresses of both ends, the protocol, and TLS. Returns
 /// `None` wherever [`deadline`] returns `None`.
 ///
-/// The result is assembled on each call, with a system call for the local address. Services that
-/// never call this function pay nothing.
+/// The result is assembled on each call, with a system call for the local address. Free for
+/// services that never call this function.
 ///
 /// ```
 /// assert!(corelane::connection().is_none());

@@ -37,7 +37,7 @@ pub struct Finished<'a> {
     pub route: &'a str,
     /// The request's HTTP version.
     pub version: Version,
-    /// The response status, or `None` if the client disconnected first or the server ended.
+    /// The response status, or `None` if the client disconnected first or the server stopped.
     pub status: Option<StatusCode>,
     /// Whether the complete response was written to the socket. If false, the client disconnected
     /// or the response was cut.

@@ -25,7 +25,7 @@ use crate::request::offload::{Away, FarAnswer, HandedOver, Outcome};
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Sending;
 
-/// Number of requests after which the first request of an unknown kind runs on the slow lane.
+/// Number of requests before an unknown kind starts on the slow lane.
 const ESTABLISHED: u64 = 1000;
 
 /// A request in flight, counted until it is dropped.
@@ -44,7 +44,7 @@ pub(crate) struct InFlightRequest {
     pub(super) status: Option<StatusCode>,
     /// Nanoseconds that this request adds to the expected work of its lane.
     expected: u64,
-    /// Nanoseconds for which its handler held the lane in earlier polls.
+    /// Lane time of the handler's earlier polls, in nanoseconds.
     held: u64,
     longest: u64,
     expectation: Expectation,
@@ -255,7 +255,7 @@ impl InFlightRequest {
         Ok(away)
     }
 
-    /// Waits for the response to a handed-over request. Returns `None` if the slow lane has ended.
+    /// Waits for the response to a handed-over request. Returns `None` if the slow lane has exited.
     pub(super) fn poll_away(
         &self,
         away: &mut dyn Away,

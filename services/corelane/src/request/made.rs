@@ -39,7 +39,7 @@ const PIECE: usize = 64 * 1024;
 
 const ID_LINE: &[u8] = b"x-request-id: ";
 
-/// A response whose head is ready.
+/// A response with its head ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
 
 /// The response for a handler's result. `wrap` wraps its body.

@@ -66,7 +66,7 @@ pub(crate) trait Away: Debug {
     /// Maximum time from the header to the head of the response, which the handler may change.
     fn allowed(&self) -> Duration;
 
-    /// Waits for the result. Returns `None` if the slow lane has ended.
+    /// Waits for the result. Returns `None` if the slow lane has exited.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<FarAnswer>>;
 }
 

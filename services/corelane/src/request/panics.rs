@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static LOGGED: AtomicBool = AtomicBool::new(false);
 
-/// Tells the library that the program's panic hook logs each panic with [`route`](crate::route) and
+/// Declares that the program's panic hook logs each panic with [`route`](crate::route) and
 /// [`request_id`](crate::request_id). The library then does not log handler panics itself.
 pub fn panics_are_logged() {
     LOGGED.store(true, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! A lane's slots and the requests waiting for a slot.
 //!
 //! A cheap request starts at once if a slot is free and not reserved for a waiting request. All
-//! other requests are queued. The lane starts queued requests one at a time and polls its sockets
-//! in between. A cheap request therefore waits for at most one slow handler rather than for all
+//! other requests are queued. The lane polls its sockets between queued requests, which it starts
+//! one at a time. A cheap request therefore waits for at most one slow handler rather than for all
 //! slow handlers in the same batch.
 
 use std::cell::{Cell, RefCell};
@@ -294,8 +294,8 @@ impl<T> Turns<T> {
         place
     }
 
-    /// Takes the next request together with the value returned by `start`, which receives the
-    /// request and whether a slot is free. If `start` returns `None`, the request keeps waiting.
+    /// Takes the next request and the result of `start`, which receives the request and whether a
+    /// slot is free. If `start` returns `None`, the request keeps waiting.
     pub fn next<P>(&self, start: impl FnOnce(&T, bool) -> Option<P>) -> Option<(T, P)> {
         self.owed.set(!self.has_slot());
         let mut waiting = self.waiting.borrow_mut();

@@ -45,7 +45,7 @@ pub(super) fn crowded() -> Problem {
         .header(RETRY_AFTER, HeaderValue::from_static("5"))
 }
 
-/// Returns the response for a request whose deadline passed.
+/// Returns the response for an expired request.
 pub(super) fn expired() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, DEADLINE_EXCEEDED)
         .detail("the request took longer than the server allows")

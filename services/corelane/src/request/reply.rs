@@ -196,7 +196,7 @@ impl<S: HttpService> Progress<S> {
         }
     }
 
-    /// Starts a request whose turn has come.
+    /// Starts a queued request.
     fn turned(
         (service, request): (S, Request<Incoming>),
         turn: Turn,

@@ -13,8 +13,8 @@ use http::{HeaderName, HeaderValue};
 
 use crate::message::problem::Problem;
 
-/// Marks responses to requests whose service was not called, so that another replica may serve
-/// them, whatever their method.
+/// Marks responses to requests that never reached the service, so that another replica may serve
+/// them regardless of their method.
 pub(crate) const NOT_STARTED: HeaderName = HeaderName::from_static("corelane-not-started");
 
 const COST: u64 = 6;

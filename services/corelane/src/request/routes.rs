@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates, each of which needs memory for its counters in every lane.
+/// Maximum number of templates; each one needs counters in every lane.
 pub(crate) const MAX_ROUTES: usize = 64;
 
 /// Default and maximum number of templates that are learnt from the service.
@@ -70,8 +70,8 @@ impl Routes {
     }
 }
 
-/// One lane's view of the templates. A lane learns only from its own requests, so lanes share
-/// nothing.
+/// One lane's view of the templates. A lane learns only from its own requests, so lanes share no
+/// state.
 #[derive(Debug)]
 pub(crate) struct LaneRoutes {
     all: Arc<Routes>,

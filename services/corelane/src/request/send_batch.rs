@@ -1,4 +1,4 @@
-//! Responses that a lane sends together at the end of an event-loop turn.
+//! Responses sent in one batch at the end of an event-loop turn.
 //!
 //! Consecutive sends need less CPU time than sends between reads, probably because the kernel's
 //! send path stays in the CPU caches. If only a few connections are ready, a batch saves nothing,
@@ -23,7 +23,7 @@ const BYTES: usize = 32 * 1024;
 /// Maximum size of a response that may wait. For larger responses, the system call mostly copies.
 pub(crate) const REPLY: usize = 4096;
 
-/// Nanoseconds of expected handler time for which a response may wait.
+/// Maximum expected handler time that a response may wait for, in nanoseconds.
 const DELAY: u64 = 100_000;
 
 pub(crate) trait Sender {

@@ -37,7 +37,7 @@ impl Streams {
         self.upgrade.take()
     }
 
-    /// Ends streams whose clients have kept them waiting too long, and calls `ended` for each.
+    /// Resets streams of clients that stalled for too long, and calls `ended` for each.
     pub(crate) fn expire(&self, patience: &Patience, ended: impl FnMut(Cut)) {
         let waiting = self.waiting.all();
         waiting.iter().filter_map(|(_, sending)| sending.expire(patience)).for_each(ended);

@@ -103,7 +103,7 @@ impl Upload {
         self.left
     }
 
-    /// Whether the client ended the connection in the middle of the body.
+    /// Whether the client disconnected within the body.
     pub(crate) fn is_broken(&self) -> bool {
         self.pipe.inside().failed.is_some()
     }

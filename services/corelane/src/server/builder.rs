@@ -80,8 +80,8 @@ impl Builder {
         self
     }
 
-    /// The header in which trusted proxies name their client. Choose the header that all of them
-    /// write, because a client may send the other header with any content. Default:
+    /// The header that trusted proxies set to their client's address. Choose the header that all of
+    /// them write, because a client may send the other header with any content. Default:
     /// [`ForwardedHeader::XForwardedFor`].
     pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
         self.0.trust.header = header;

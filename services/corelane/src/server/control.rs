@@ -52,7 +52,7 @@ pub(crate) enum Stop {
 impl ServerHandle {
     /// Starts the drain, like SIGTERM. Does nothing if a drain has already started.
     pub fn drain(&self) {
-        // An ended server needs no drain.
+        // A stopped server needs no drain.
         let _ = self.requests.send(Stop::Drain("the program"));
     }
 
@@ -161,7 +161,7 @@ async fn report(shared: &Shared, every: Duration) {
     }
 }
 
-/// Requests after which a service has shown its routes.
+/// Requests observed before the routes are considered known.
 const MANY: u64 = 1000;
 
 async fn watch_routes(shared: &Shared) {

@@ -101,7 +101,7 @@ impl Server {
     }
 
     /// Returns a function that renders `/metrics` in the OpenMetrics text format on the calling
-    /// thread. Use it to push metrics. It still works after the server has ended.
+    /// thread. Use it to push metrics. Also works after the server has stopped.
     pub fn metrics(&self) -> impl Fn() -> String + Send + use<> {
         let exposition = Exposition::new(Arc::clone(&self.handle.shared), &self.settings);
         move || exposition.render().unwrap_or_default()
@@ -135,7 +135,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A thread or an event loop cannot be started, `factory` panicked, or a lane ended
+    /// A thread or an event loop cannot be started, `factory` panicked, or a lane exited
     /// unexpectedly.
     pub fn serve<F, S>(self, factory: F) -> Result<Drained, Error>
     where
@@ -255,7 +255,7 @@ impl Server {
             shared.advance(Phase::Stopped);
         }
         let outcome = wait_for_end(&inbox, &shared, started);
-        // The admin thread may have ended, which also ends the lanes.
+        // The admin thread may have exited, which also stops the lanes.
         let _ = finish.send(());
         let _ = controller.join();
         // The acceptor thread ends with the lanes and closes its listener.

@@ -29,7 +29,7 @@ impl fmt::Display for Thread {
 
 /// Messages from a server's threads to the caller of [`Server::serve`](crate::Server::serve).
 pub(crate) enum Event {
-    /// A thread ended and cut this number of requests. `None` means that it panicked.
+    /// A thread exited and cut this number of requests. `None` means that it panicked.
     Ended {
         thread: Thread,
         result: Option<Result<u64, Error>>,
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     CutShort,
 }
 
-/// Reports on drop that a thread has ended, which includes panics.
+/// Reports on drop that a thread has exited, including panics.
 struct Ended {
     thread: Thread,
     result: Option<Result<u64, Error>>,

@@ -38,7 +38,7 @@ struct JobQueue {
     changed: Notify,
     /// Notifies the lane when its slow lane gets work.
     begun: Notify,
-    /// Notifies the lane when its slow lane has ended.
+    /// Notifies the lane when its slow lane has exited.
     ended: Notify,
 }
 

@@ -1,8 +1,8 @@
 //! The slow lane's share of the CPU while its lane is busy.
 //!
-//! A `SCHED_IDLE` thread runs only while its CPU has nothing else to do, and it needs a privilege
-//! to leave that policy. The lane itself therefore waits for a while if the slow lane got less than
-//! its share.
+//! A `SCHED_IDLE` thread runs only while its CPU is otherwise idle, and needs a privilege to leave
+//! that policy. The lane itself therefore waits for a while if the slow lane got less than its
+//! share.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_millis(20);
 /// A shorter wait is not worth the thread switch.
 const LEAST: f64 = 50e-6;
 
-/// CPU seconds by which a slow lane fell short of its share.
+/// CPU seconds missing from a slow lane's share.
 #[derive(Debug, Default)]
 struct Debt(f64);
 

@@ -148,7 +148,7 @@ impl Strays {
     pub(crate) fn leave(&self, stray: Stray) {
         match &mut *self.list() {
             Some(strays) => strays.push(stray),
-            // The lane has ended, so no thread can close the stream before the process exits.
+            // The lane has exited, so no thread can close the stream before the process exits.
             None => mem::forget(stray),
         }
     }

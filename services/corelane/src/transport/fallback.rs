@@ -77,9 +77,9 @@ impl HttpSettings {
         // The lane's sweep checks deadlines, which saves a hyper timer per request.
         http1
             .header_read_timeout(None)
-            // Otherwise hyper reads while a request is in flight, into a buffer allocated for that,
-            // and drops a complete request that arrives together with a close. Corelane's stream
-            // checks for a close only while a request is waiting.
+            // Otherwise hyper reads during a request, allocates a buffer for that, and drops a
+            // complete request followed by a close. Corelane's stream checks for a close only while
+            // a request is waiting.
             .half_close(true)
             .max_buf_size(limits.header_bytes);
         // With an explicit limit, hyper clears its field table for each request, about 1,000

@@ -56,7 +56,7 @@ enum Detected {
     Http2,
 }
 
-/// A connection whose protocol is known.
+/// A connection with a known protocol.
 #[derive(Debug)]
 struct Opened {
     protocol: Detected,

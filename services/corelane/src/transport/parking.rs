@@ -14,7 +14,7 @@ use crate::transport::host::LaneService;
 use crate::transport::plain::resume;
 use crate::transport::resting::Resting;
 
-/// Maximum connections woken or ended per event-loop turn, so that other tasks run in between.
+/// Maximum connections woken or closed per event-loop turn, so that other tasks also run.
 const IN_A_TURN: usize = 64;
 
 pub(crate) async fn run<S: HttpService>(host: Rc<LaneService<S>>) {

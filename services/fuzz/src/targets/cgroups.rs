@@ -29,8 +29,8 @@ fn cpu_list(text: &str) {
 
 /// A cgroup's quotas, weights and partitions, and quota counters.
 ///
-/// A quota is a finite number of CPUs above 0, and the same in both cgroup versions. A weight
-/// matches only a few CPU counts, and shares match at most one.
+/// A quota is finite and positive, and equal in both cgroup versions. A weight matches only a few
+/// CPU counts, and shares match at most one.
 pub(super) const QUOTA: Target = Target {
     name: "quota",
     run: |input| text(input, quota),

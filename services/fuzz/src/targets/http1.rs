@@ -12,8 +12,8 @@ mod far_end;
 #[path = "../../../corelane/tests/it/support/pair.rs"]
 mod pair;
 
-/// The guard against request smuggling. Its result does not depend on the pieces in which a
-/// connection's bytes arrive.
+/// The guard against request smuggling. The result does not depend on how a connection's bytes are
+/// split.
 ///
 /// The first 8 bytes of the input choose where it is cut.
 pub(super) const FRAMING: Target = Target {

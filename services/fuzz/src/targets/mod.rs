@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
     server::WORK,
 ];
 
-/// Runs a target whose input is text.
+/// Runs a target with text input.
 fn text(input: &[u8], run: fn(&str)) {
     if let Ok(input) = std::str::from_utf8(input) {
         run(input);

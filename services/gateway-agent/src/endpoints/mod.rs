@@ -37,7 +37,7 @@ pub(crate) struct Fleet {
     client: Client,
     folder: PathBuf,
     limit: usize,
-    /// The Service of the gateways, whose file is kept whatever else changes.
+    /// The gateways' Service; its file is always kept.
     gateways: Option<Service>,
     pages: Arc<Semaphore>,
     members: BTreeMap<String, Member>,

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::assignment::Counts;
 
-/// Figures shared by the agent's tasks; the lock is held only briefly.
+/// Status shared by the agent's tasks; the lock is held only briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Status(Mutex<Figures>);
 

@@ -30,7 +30,7 @@ impl Verdict {
     }
 }
 
-/// Adds times to all conditions; a condition whose status is unchanged keeps its time.
+/// Adds times to all conditions; unchanged conditions keep theirs.
 ///
 /// All pods of a gateway compute the same status, because it depends only on the objects. A pod
 /// writes only differences, and only if the object is unchanged since the read: the first pod

@@ -1,6 +1,6 @@
 //! The agent's loop: repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! Nothing is restored when the agent exits, because the node's next agent continues its work.
+//! An exiting agent restores nothing, because the node's next agent continues its work.
 
 mod changes;
 mod metrics;

@@ -139,7 +139,7 @@ fn log(changes: &Changes) {
 fn log_restored(before: &Report, after: &Report) {
     for row in before.knobs.iter().filter(|row| row.class == Class::Host) {
         let same = |it: &&Row| (it.name, &it.target) == (row.name, &row.target);
-        // A setting found only in the journal was restored, so its original value is wanted.
+        // A setting found only in the journal was restored to its original value.
         let now = after.knobs.iter().find(same).map_or(Some(&row.wanted), |it| it.actual.as_ref());
         let Row { name, target, actual, .. } = row;
         if actual.as_ref() != now {

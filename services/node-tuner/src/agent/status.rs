@@ -11,7 +11,7 @@ use crate::proof::NodeProof;
 use crate::report::{Report, State};
 use crate::settings::Mode;
 
-/// Requests to the API server, for which failures are counted separately.
+/// API server requests with separate failure counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Pods,

@@ -22,7 +22,7 @@ const LIMIT: Knob = Knob {
     risk: "",
 };
 
-/// Seconds for which conntrack keeps a connection in this state.
+/// Conntrack timeout for this state in seconds.
 const TIMEOUT: Knob = Knob {
     kind: Kind::Number { min: 1, max: 1_000_000 },
     rule: Rule::Exact,

@@ -34,7 +34,7 @@ pub(crate) struct Knob {
     pub(crate) risk: &'static str,
 }
 
-/// How a file is compared with the wanted value, and how it is written.
+/// How a file is compared with the desired value and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A limit that is never lowered.

@@ -6,7 +6,7 @@ const IP: &str = "Documentation/networking/ip-sysctl.rst";
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pods {
-    /// The Kubernetes version from which any pod may set the sysctl; empty for all versions. `None`
+    /// First Kubernetes version that allows the sysctl for any pod; empty for all versions. `None`
     /// if the kubelet must allow it.
     pub(crate) safe: Option<&'static str>,
     pub(crate) service: Values,

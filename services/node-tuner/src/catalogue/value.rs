@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Names,
 }
 
-/// The wanted value of a setting.
+/// The desired value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Number(u64),

@@ -16,7 +16,7 @@ use crate::cpus::Cpus;
 /// Maximum search depth for pods: kind has two more levels than other clusters.
 const DEPTH: usize = 7;
 
-/// CRI-O has a monitor process per container, whose cgroup has the same ID.
+/// CRI-O runs a monitor process per container in a cgroup with the same ID.
 const MONITOR: &str = "crio-conmon-";
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Cgroups {
         all.filter(move |(_, folder)| Self::kubelet(folder) == root)
     }
 
-    /// The directory in which the kubelet of a pod keeps all of its pods.
+    /// The kubelet's parent directory of all pods.
     pub(crate) fn kubelet(pod: &Path) -> &Path {
         pod.ancestors().skip(1).filter(|it| is_root(it)).last().unwrap_or(Path::new(""))
     }
@@ -181,7 +181,7 @@ fn folders(folder: &Path) -> io::Result<Vec<String>> {
     Ok(folders.filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Whether a cgroup was removed in the meantime. (19 is ENODEV: removed between open and read.)
+/// Whether the cgroup was removed, possibly between open and read (19 is ENODEV).
 fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(19)
 }

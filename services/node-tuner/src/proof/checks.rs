@@ -52,7 +52,7 @@ pub(crate) fn cpus_exclusive(seen: &Pinning, neighbours: &[&Neighbour]) -> Check
     check(Name::CpusExclusive, state, detail)
 }
 
-/// Checks that neither the container nor its pod has a quota.
+/// Checks that container and pod have no quota.
 pub(crate) fn no_cfs_quota(container: &Quota, pod: &Quota) -> Check {
     let each = [("container", container), ("pod", pod)];
     let limited: Vec<String> = each

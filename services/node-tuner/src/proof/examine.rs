@@ -303,7 +303,7 @@ mod tests {
     const SERVER: &str = "3f0e3a8c-8a3e-4a55-9b2f-0c5f1ad2b001";
     const OTHER: &str = "3f0e3a8c-8a3e-4a55-9b2f-0c5f1ad2b002";
 
-    /// A machine whose kubelet assigned CPU 1 to a server.
+    /// A machine where the kubelet assigned CPU 1 to a server.
     struct Machine(tempfile::TempDir);
 
     impl Machine {

@@ -18,7 +18,7 @@ impl Processes {
         self.0.join(pid.to_string())
     }
 
-    /// CPUs on which any thread of these processes may run. Ignores processes that have ended.
+    /// Union of the allowed CPUs of all threads. Ignores exited processes.
     pub(crate) fn cpus(&self, pids: &[u32]) -> Result<Cpus, String> {
         let mut cpus = Cpus::default();
         for &pid in pids {
@@ -54,7 +54,7 @@ impl Processes {
     }
 }
 
-/// `None` if the process ended while it was read. (3 is ESRCH: ended between open and read.)
+/// `None` if the process exited, possibly between open and read (3 is ESRCH).
 fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(found) => Ok(Some(found)),

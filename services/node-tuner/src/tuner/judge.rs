@@ -153,7 +153,7 @@ impl Judged {
         }
     }
 
-    /// Whether the journal's entry stays; otherwise its original is restored.
+    /// Whether to keep the journal entry; otherwise the original is restored.
     pub(super) fn keeps(&self, entry: &Entry) -> bool {
         let same = self.knob.name == entry.name && self.path == entry.path;
         // Without a desired value, the setting does not apply here.
@@ -198,7 +198,7 @@ impl Judged {
     }
 }
 
-/// The row of a setting whose original is restored.
+/// The row of a restored setting.
 pub(super) fn put_back(entry: &Entry, knob: &'static Knob, now: &[u8], why: &str) -> Row {
     Row {
         name: knob.name,

@@ -76,7 +76,7 @@ impl Tuner {
     /// left the profile are restored to their original values. Written rows have `changed_from`.
     ///
     /// With `hold`, settings that last only while a file is open are held until `restore` or until
-    /// the process exits. On an error, nothing was changed: the journal could not be written, or
+    /// the process exits. Errors occur before any change: the journal could not be written, or
     /// another process holds the lock.
     pub(crate) fn apply(&mut self, hold: bool) -> io::Result<Report> {
         let _lock = self.store.lock()?;

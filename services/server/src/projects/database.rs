@@ -83,7 +83,7 @@ impl Database {
         Store::new(backend, Arc::clone(&self.metrics))
     }
 
-    /// Finishes queued operations after the last lane has ended.
+    /// Finishes queued operations after the last lane has exited.
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),

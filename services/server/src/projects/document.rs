@@ -48,7 +48,7 @@ pub(crate) fn has_no_fault(text: &[u8]) -> bool {
     Node::parse(text).is_ok_and(|tree| Faults::of(&tree).found.is_empty())
 }
 
-/// The position of a fault (RFC 6901), and what is allowed there.
+/// Position of an error (RFC 6901) and the allowed values.
 #[derive(Debug, PartialEq)]
 struct Fault {
     pointer: String,

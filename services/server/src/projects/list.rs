@@ -13,8 +13,8 @@ use super::store::Project;
 const DEFAULT: usize = 20;
 const MOST: usize = 100;
 
-/// Document bytes after which a page ends before its limit. A hundred of the largest documents
-/// would take 6 MB of memory for each slow client.
+/// Size limit of a page in document bytes, regardless of the number of projects. A hundred of the
+/// largest documents would take 6 MB of memory for each slow client.
 const PAGE: usize = 1 << 20;
 
 /// Projects per query: a default page plus one more, which shows whether another page follows.

@@ -61,8 +61,8 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// Answers requests that need neither a token nor the database: `OPTIONS`, and methods that are
-    /// not allowed.
+    /// Answers requests without a token or the database: `OPTIONS`, and methods that are not
+    /// allowed.
     pub(crate) fn answer_at_once(self, method: &Method) -> Option<Reply> {
         if self.takes(method) {
             return None;
@@ -94,11 +94,11 @@ impl Projects {
         Projects { store, ids: ContextV7::new() }
     }
 
-    /// Answers a request whose method and token were checked.
+    /// Answers a request after its method and token were checked.
     ///
     /// # Errors
     ///
-    /// The request's body ended early.
+    /// The request body was incomplete.
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Result<Reply, BodyError> {
         let (head, body) = request.into_parts();
         match self.handle(&head, body).await {

@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// The values that are allowed at a position in a document.
 #[derive(Debug)]
 pub(super) enum Shape {
-    /// A string whose length is in Unicode code points, as in JSON Schema.
+    /// A string with its length in Unicode code points, as in JSON Schema.
     Text(RangeInclusive<usize>),
     Word(&'static [&'static str]),
     Bool,

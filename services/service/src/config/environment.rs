@@ -30,8 +30,7 @@ impl Program {
                 continue;
             }
             match value.into_string() {
-                // A setting keeps its name whatever Services are called, but no setting has such a
-                // URL as its value.
+                // Service names cannot affect settings, because no setting takes such a URL.
                 Ok(value) if is_link_url(&name, &value) => found.links.push(name),
                 Ok(value) if self.is_known(&name) => drop(found.values.insert(name, value)),
                 Ok(value) if is_service_link(&name, &value) => found.links.push(name),

@@ -231,7 +231,7 @@ impl Reader<'_> {
     }
 }
 
-/// Similarity (Jaro-Winkler) above which a name is suggested, as in clap.
+/// Minimum similarity (Jaro-Winkler) of suggested names, as in clap.
 const SIMILAR: f64 = 0.7;
 
 /// The known name that a misspelt name probably means, or a hint on how to list all names.

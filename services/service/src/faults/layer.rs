@@ -20,7 +20,7 @@ impl<S> Layer<S> for Injector {
     }
 }
 
-/// A service in which some requests have faults, created by [`Injector`].
+/// A service that injects faults, created by [`Injector`].
 #[derive(Clone, Debug)]
 pub struct Faulty<S> {
     inner: S,

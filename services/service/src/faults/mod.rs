@@ -211,7 +211,7 @@ impl Injection {
     }
 }
 
-/// Computes for this time, so that nothing else runs on the lane.
+/// Burns CPU for this time, which blocks the lane.
 fn hold(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {

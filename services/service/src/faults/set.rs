@@ -16,7 +16,7 @@ pub(super) const MAX_BURN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Set {
-    /// Seed from which each lane, with its index, derives its random numbers.
+    /// Seed that each lane combines with its index.
     pub(super) seed: u64,
     pub(super) faults: Vec<Fault>,
 }

@@ -47,7 +47,7 @@ pub enum ExchangeError {
     /// The connection failed.
     #[error("cannot connect to {0}: {1}")]
     Connect(SocketAddr, io::Error),
-    /// The connection ended early, or the response is not HTTP.
+    /// The connection closed early, or the response is not HTTP.
     #[error("no whole reply from {0}: {1}")]
     Reply(SocketAddr, Box<dyn std::error::Error + Send + Sync>),
 }

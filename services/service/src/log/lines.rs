@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::Format;
 
-/// Additional fields from the current work of a line's thread, such as a request ID.
+/// Adds fields about the current work of the logging thread, such as a request ID.
 pub type Context = fn() -> Vec<(&'static str, String)>;
 
 pub(super) struct Lines {

@@ -8,7 +8,7 @@ use crate::value::{choice, switch, word};
 settings! {
     pub(crate) struct Logging {
         "log.level" => log_level: Level = "info", word::<Level>,
-            "Level of the log: off, error, warn, info, debug or trace, and target=level for modules: info,corelane::request=debug";
+            "Log level, optionally with other levels for modules: info,corelane::request=debug";
         "log.format" => log_format: Format = "text", choice(Format::WORDS),
             "Format of log lines on standard error: text or json";
         "log.client" => log_client: bool = "off", switch,

@@ -68,7 +68,7 @@ fn write_all(mut out: impl Write, lines: &Receiver<Message>, waiting: &AtomicUsi
 impl Write for &Writer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.waiting.fetch_add(1, Relaxed) < self.most {
-            // Fails if the thread has ended.
+            // Fails if the thread has exited.
             let _ = self.lines.send(Message::Line(line.to_vec()));
         } else {
             self.waiting.fetch_sub(1, Relaxed);

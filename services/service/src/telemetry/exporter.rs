@@ -126,7 +126,7 @@ impl<S: Signal> Sending<S> {
         let mut stopped = self.stopped.clone();
         let allowed = FLUSH.min(self.target.allowed);
         let too_long = async {
-            // Nothing is sent on this channel; it only closes.
+            // Carries no messages; closing it is the signal.
             let _ = stopped.changed().await;
             sleep(allowed).await;
         };

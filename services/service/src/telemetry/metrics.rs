@@ -135,8 +135,7 @@ impl<F: Fn() -> String + Send + 'static> Signal for Sent<F> {
         Some(Batch { items, request: request.into(), more: false })
     }
 
-    /// Counts nothing, because values are cumulative: the next request repeats what this one did
-    /// not deliver.
+    /// Not counted as lost, because values are cumulative and the next request includes them.
     fn count(&self, _points: u64, _fate: Fate) {}
 }
 

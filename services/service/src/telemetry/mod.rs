@@ -105,8 +105,8 @@ pub(crate) fn prepare(
 }
 
 impl Telemetry {
-    /// Sends spans and metrics until the result is dropped after the server has ended. Dropping it
-    /// sends the remaining spans and the last values.
+    /// Sends spans and metrics until the result is dropped after the server has stopped. Dropping
+    /// it sends the remaining spans and the last values.
     pub(crate) fn start(self, server: &Server) -> io::Result<Option<Exporter>> {
         let Telemetry { spans, metrics, resource, start } = self;
         if spans.is_none() && metrics.is_none() {

@@ -1,7 +1,7 @@
 //! Passes spans from lanes to the sending thread.
 //!
-//! Each lane has its own queue and never wakes the thread, which polls. Lanes therefore share
-//! nothing, and if the thread is too slow, spans are dropped and counted.
+//! Each lane has its own queue and never wakes the thread, which polls. Lanes therefore share no
+//! state. If the thread is too slow, spans are dropped and counted.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -121,7 +121,7 @@ impl Client {
         self.link.send(bytes)
     }
 
-    /// Reads the response to its request. Returns true when the exchange has ended, for any reason.
+    /// Reads the response to its request. Returns true once the exchange is over, for any reason.
     pub(crate) fn read(&mut self, exchange: &Exchange, buffer: &mut [u8]) -> bool {
         self.read_by(buffer, |bytes| reply::read(bytes, &exchange.body))
     }

@@ -83,7 +83,7 @@ impl Link {
         match tls.reader().read(buffer) {
             Ok(length) => Ok(length),
             Err(error) if error.kind() == ErrorKind::WouldBlock => pulled.and(Err(Errno::AGAIN)),
-            // The stream ended without a `close_notify`.
+            // The stream closed without a `close_notify`.
             Err(_) => Ok(0),
         }
     }

@@ -1,7 +1,7 @@
 //! Holds many connections: idle ones, slow ones, and ones that all send a request at the same time.
 //!
-//! Each line on standard input is a step as JSON; its result is a line on standard output. In
-//! between, the connections stay open until standard input ends.
+//! Each line on standard input is a step as JSON; its result is a line on standard output. The
+//! connections stay open until standard input closes.
 
 pub(crate) mod client;
 mod client_loop;

@@ -101,7 +101,7 @@ fn answer(cpu: &VirtualCpu, path: &str) -> Response<Full<Bytes>> {
         "/hello" => (Kind::Hello, "Hello, World!"),
         _ => (Kind::Work, "0000000000000001\n"),
     };
-    // The lane does nothing else meanwhile, as if its CPU were busy.
+    // Blocks the lane, as if its CPU were busy.
     cpu.hold(kind);
     *response.body_mut() = Full::from(body);
     response

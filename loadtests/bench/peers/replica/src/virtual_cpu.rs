@@ -13,7 +13,7 @@ const SLICE: Duration = Duration::from_millis(10);
 /// overhead was in between.
 const BACK_TO_BACK: Duration = Duration::from_millis(2);
 
-/// Maximum time by which a late wake-up on a busy machine shortens the following work.
+/// Maximum compensation for a late wake-up on a busy machine, taken from the following work.
 const LATEST: Duration = Duration::from_millis(20);
 
 /// The parameters that standard input changes.
@@ -126,7 +126,7 @@ impl VirtualCpu {
         self.used.end();
     }
 
-    /// The same on the slow lane: only the time in which the lane does not use the CPU counts.
+    /// The same on the slow lane: only time unused by the lane counts.
     fn hold_slowly(&self, mut left: Duration) {
         let mut seen = Instant::now();
         let mut used = self.used.until(seen);

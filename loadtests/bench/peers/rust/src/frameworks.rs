@@ -19,7 +19,7 @@ pub struct Command {
     /// The options of every peer.
     #[command(flatten)]
     pub options: Options,
-    /// Folder whose files are served below /static/.
+    /// Folder served below /static/.
     #[arg(long = "static", value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
 }

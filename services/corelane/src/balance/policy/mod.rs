@@ -11,7 +11,7 @@
 //! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
 //! lane picks the connections: it compares the load that each connection caused during the
 //! observation with [the rest](Transfer::take) of the plan. If a single connection keeps the lane
-//! busy, the lane gives nothing away and the plan fails.
+//! busy, the lane hands over nothing and the plan fails.
 
 use std::time::{Duration, Instant};
 
@@ -26,9 +26,8 @@ const STIRRING: f64 = 0.4;
 
 const TICK_SHARE: f64 = 0.3;
 
-/// Smoothing time in seconds for the rounds of saturated lanes. Lanes are compared by their amount
-/// of work, not by its timing, and a lane that briefly loses its CPU must not give connections
-/// away.
+/// Smoothing time in seconds for the rounds of saturated lanes. The policy compares amounts of work
+/// and ignores their timing: a lane that briefly loses its CPU must keep its connections.
 const ROUND_WINDOW: f64 = 0.5;
 
 /// Lanes are uneven if one lane's busy share exceeds this value and exceeds another lane's by
@@ -70,11 +69,11 @@ const DOUBLINGS: u32 = 6;
 pub(super) struct Sample {
     /// Wall-clock time that the lane was busy since its start, including the running handler.
     pub(super) busy: Duration,
-    /// Number of requests that ended since the lane's start.
+    /// Requests finished since the lane started.
     pub(super) requests: u64,
     /// Number of connections with a request since the last sweep.
     pub(super) active: u64,
-    /// Load that the lane has given away for its current plan.
+    /// Load that the lane has handed over for its current plan.
     pub(super) given: Spent,
     /// Whether the lane has been blocked since the last step was sent and therefore has not
     /// received it.
@@ -111,8 +110,7 @@ impl Transfer {
         Transfer { to, why, left, connections: MOST, begun: false }
     }
 
-    /// Whether a connection with this load leaves. Moving a connection without load would change
-    /// nothing.
+    /// Whether a connection with this load leaves. Moving an idle connection has no effect.
     pub(crate) fn take(&mut self, takes: f64) -> bool {
         let slack = if self.begun { 1.0 } else { SLACK };
         let goes = self.connections > 0 && takes > 0.0 && takes <= self.left * slack;

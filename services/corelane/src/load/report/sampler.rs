@@ -183,10 +183,10 @@ mod tests {
             (30, 2, 20),  // woken up, in a long turn
             (30, 2, 100), // still in the same turn
             (30, 2, 100),
-            (310, 3, 80),  // the turn took 280 ms, of which 200 are already counted
+            (310, 3, 80),  // 280 ms in total, 200 ms already counted
             (310, 3, 0),   // parked since then
             (710, 4, 100), // longer than a tick: the lane was busy earlier, unobserved
-            (710, 6, 0),   // it waited in between, so it is not within a turn
+            (710, 6, 0),   // a wait separates the two turns
         ];
         for (index, (busy, waits, counted)) in ticks.into_iter().enumerate() {
             let now = Reading { busy: millis(busy), waits, ..Reading::default() };

@@ -243,8 +243,8 @@ const WATCHED: u64 = 256;
 const ONE: u64 = (1 << SHARE_BITS) - 1;
 const SHARE_BITS: u32 = 32;
 const NONE: u64 = ONE >> 20;
-/// Share after the first long poll of a kind whose CPU time is unknown: the thread may have been
-/// interrupted. The kind counts as slow for the next few requests, which decide whether it is.
+/// Initial share after a long poll without CPU time: the thread may have been preempted. The kind
+/// counts as slow for the next few requests, which decide whether it is.
 const DOUBTFUL: u64 = ONE / 50;
 
 const WATCH_BITS: u32 = 16;
@@ -257,7 +257,7 @@ pub(crate) enum Expectation {
     /// Only short polls, but a recent request of the kind had a long poll.
     Doubtful,
     Long,
-    /// No request of the kind was observed.
+    /// Not observed yet.
     Unknown,
 }
 

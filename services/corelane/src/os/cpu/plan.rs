@@ -116,7 +116,7 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
 
 /// Picks `count` of `cpus` in ascending order. Lanes share a core only if no other core is left,
 /// and otherwise use few NUMA nodes. A busy SMT sibling costs a lane more than lanes on another
-/// node, whose memory it does not read.
+/// node, because lanes do not read each other's memory.
 fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
     // Sorted by node, then by core, then by CPU within the core.
     let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();

@@ -119,7 +119,7 @@ impl OwnThread {
     }
 }
 
-/// CPU time of a thread of this process, unless it has ended.
+/// CPU time of a thread of this process; `None` after its exit.
 fn time_of(thread: Pid) -> Option<Duration> {
     // Equals pthread_getcpuclockid(3) for a thread id of this process: the inverted bits, then the
     // flags of a per-thread clock (4) for scheduler time (2).
@@ -127,7 +127,7 @@ fn time_of(thread: Pid) -> Option<Duration> {
     clock.now().ok().map(Duration::from)
 }
 
-/// Guards the lane's thread id, because the id of an ended thread may be reused.
+/// Guards the lane's thread id, because the kernel reuses ids of exited threads.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Occupied<'a>(&'a OwnThread);
@@ -213,7 +213,7 @@ impl<'a> CpuWatch<'a> {
     /// Whether a lane may run on CPUs other than the configured ones.
     fn has_strayed(&self, lane: usize) -> bool {
         let Some(wanted) = self.masks[lane] else { return false };
-        // The call fails for a thread that has ended.
+        // Fails if the thread has exited.
         let strays = |thread| sched_getaffinity(Some(thread)).is_ok_and(|mask| mask != wanted);
         self.lanes[lane].threads().any(strays)
     }
@@ -229,7 +229,7 @@ impl<'a> CpuWatch<'a> {
         if same && !self.has_strayed(lane) {
             return;
         }
-        // Lanes whose threads have not started pin themselves.
+        // Lanes that have not started yet pin themselves.
         let mut threads = state.threads();
         match threads.try_for_each(|thread| sched_setaffinity(Some(thread), &wanted)) {
             Ok(()) => {

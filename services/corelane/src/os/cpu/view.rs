@@ -19,7 +19,7 @@ pub(crate) struct CpuView {
     /// CPUs of the cgroup's cpuset, if readable.
     pub(crate) cpuset: Option<Vec<usize>>,
     /// Whether the kernel reserves the cpuset's CPUs for this cgroup. The kubelet does not use such
-    /// partitions, so false proves nothing.
+    /// partitions, so false is inconclusive.
     pub(crate) exclusive: bool,
     /// The tightest CFS quota in CPUs, or `None` if there is no quota.
     pub(crate) quota: Option<f64>,

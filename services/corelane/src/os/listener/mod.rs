@@ -34,10 +34,9 @@ pub(crate) struct Port {
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Response bytes that the kernel buffers beyond what it can send (`TCP_NOTSENT_LOWAT` in tcp(7)).
-/// By default, the kernel buffers up to 4 MiB for a client that reads nothing, and copying that
-/// much takes a lane a millisecond. With less than the size of a file piece, a lane would wake up
-/// more often.
+/// Unsent response bytes that the kernel may buffer (`TCP_NOTSENT_LOWAT` in tcp(7)). By default,
+/// the kernel buffers up to 4 MiB for a client that reads nothing, and copying that much takes a
+/// lane a millisecond. With less than the size of a file piece, a lane would wake up more often.
 const UNSENT: u32 = 64 << 10;
 
 /// Opens a listener, which has `sockets` sockets for a TCP address.

@@ -33,7 +33,7 @@ pub(super) enum Countdown {
 }
 
 /// Maximum age of a connection: `age` minus up to a tenth, by a random `chance` from 0 to 1, so
-/// that connections opened together do not end together.
+/// that simultaneous connections do not close simultaneously.
 pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
 }
@@ -79,7 +79,7 @@ pub(crate) enum Due {
     IdleTimeout,
     WriteTimeout,
     SlowReader,
-    /// The client reads nothing, and the process has too many unsent bytes.
+    /// The client has stalled while the process has too many unsent bytes.
     UnsentBytes,
     /// A request is waiting, but its client has disconnected.
     Deserted,

@@ -20,8 +20,7 @@ use crate::request::finished::Cut;
 /// The end of an HTTP/1.1 connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Closing {
-    /// Whether the client has no open request, so that it loses nothing if the socket closes at
-    /// once.
+    /// Whether the socket can close immediately, because the client has no open request.
     at_rest: bool,
     shut: bool,
     /// Whether to read what the client is still sending before closing the socket.
@@ -139,8 +138,8 @@ impl Connection {
         self.cut_off.get()
     }
 
-    /// Requests that cutting the connection now would lose: those in flight, and a response that is
-    /// not completely in the socket.
+    /// Requests lost if the connection is cut now: requests in flight, and a response not yet
+    /// completely in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
         let open = self.in_flight() + self.upgrades();
         open.max(u64::from(self.is_unflushed()))

@@ -55,11 +55,11 @@ pub(crate) struct Connection {
     /// flight: their responses are not ready or not completely written.
     begun: Cell<u64>,
     served: Cell<u64>,
-    /// Requests that ended before the connection moved to this lane.
+    /// Requests finished before the connection moved to this lane.
     brought: Cell<u64>,
     had_body: Cell<bool>,
     last: Cell<bool>,
-    /// Whether the input ended before hyper had read it.
+    /// Whether the client half-closed before hyper had read all input.
     cut_off: Cell<bool>,
     /// Whether hyper has not yet polled the future of the last request.
     unpolled: Cell<bool>,
@@ -77,7 +77,7 @@ pub(crate) struct Connection {
     /// Response bytes that hyper holds. Created when hyper takes over.
     unsent: OnceCell<Rc<Unsent>>,
     waker: RefCell<Option<Waker>>,
-    /// The most recently ended request, until its response is written.
+    /// The last finished request, until its response is written.
     unwritten: RefCell<Option<Unwritten>>,
     /// Set by the connection's first upgrade.
     upgrades: OnceCell<Box<Upgrades>>,

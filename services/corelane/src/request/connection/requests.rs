@@ -42,7 +42,7 @@ impl Connection {
         self.accepted.take()
     }
 
-    /// Requests whose responses are not ready or not completely written.
+    /// Requests with pending or partly written responses.
     pub(super) fn in_flight(&self) -> u64 {
         self.begun.get() - self.served.get()
     }

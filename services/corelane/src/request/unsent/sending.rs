@@ -13,7 +13,7 @@ use crate::base::tally::Tally;
 use crate::request::finished::Cut;
 use crate::request::pace::Pace;
 
-/// Assumed size of a longer response's next part while the service produces it.
+/// Assumed size of a part that the service is still producing.
 const EXPECTED: usize = 64 * 1024;
 
 /// An HTTP/2 stream's response while it is being sent. From hyper's point of view, the stream may

@@ -1,4 +1,4 @@
-//! A table whose entries stay in place as it grows, and whose memory is freed with them.
+//! A table with stable addresses that frees memory along with its entries.
 //!
 //! Growing a single slab copies it, which blocks a lane with many thousands of entries for
 //! milliseconds, and a slab never shrinks.

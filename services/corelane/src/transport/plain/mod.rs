@@ -42,7 +42,7 @@ use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
 use crate::transport::resting::Leave;
 
-/// A connection whose requests have all been plain.
+/// A connection with only plain requests.
 pub(crate) struct Plain<S: HttpService> {
     // Dropped first: a request is in flight until its handler is dropped.
     stage: Stage<S>,
@@ -105,7 +105,7 @@ enum Flow<S: HttpService> {
     Wait(Stage<S>),
 }
 
-/// A request whose response is not complete.
+/// A request with an incomplete response.
 struct Answering<S: HttpService> {
     reply_slot: ReplySlot<S>,
     input: Input,
@@ -330,7 +330,7 @@ impl<S: HttpService> Future for Plain<S> {
     }
 }
 
-/// Maximum requests per turn of a connection, so that other tasks run in between.
+/// Maximum requests per connection and turn, so that other tasks also run.
 const REQUESTS: u32 = 32;
 
 struct PlainTurn<'a, S: HttpService> {

@@ -24,7 +24,7 @@ use crate::transport::final_response::final_response;
 use crate::transport::host::LaneService;
 use crate::transport::stream::read_ahead;
 
-/// Responses to pipelined requests are sent together, up to about this many bytes.
+/// Approximate size limit of a batch of pipelined responses.
 const TOGETHER: usize = 32 * 1024;
 
 /// The bytes that the client sent after the current request's head.

@@ -256,7 +256,7 @@ impl<S: HttpService> Writing<S> {
         self.part.tail = &self.part.tail[taken - of_out - of_data..];
     }
 
-    /// The socket accepts nothing more in this turn, so the next stage starts in another turn.
+    /// The socket is full in this turn, so the next stage starts in another one.
     fn held_up(mut self, unsent: &Rc<LaneUnsent>) -> Self {
         let bytes = self.out.len() - self.at + counted(&self.part.data);
         self.held = Some(Held::new(unsent, bytes));

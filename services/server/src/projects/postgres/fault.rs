@@ -35,9 +35,9 @@ pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
             // The server is shutting down or starting, or it is ending this session.
             "57" | "08" => (StoreError::Unavailable, Fate::Discard),
             // The server is out of disk, memory or connections, or there was a disk error or a
-            // conflict with another transaction. Nothing was changed, and a retry may succeed.
+            // conflict with another transaction. No change was made, so a retry may succeed.
             "53" | "58" | "40" => (StoreError::Unavailable, Fate::Keep),
-            // A pooler in between gave this connection a session without the statement.
+            // A connection pooler assigned a session without the statement.
             "26" => (StoreError::Failed, Fate::Discard),
             _ => (StoreError::Failed, Fate::Keep),
         },

@@ -1,7 +1,7 @@
 //! Projects in PostgreSQL: one connection pool per lane, on the lane's event loop.
 //!
 //! Common pools (deadpool, bb8, sqlx) connect while a request waits. Here a separate task connects,
-//! so that an unavailable database does not delay requests. Lanes share nothing. A connection runs
+//! so that an unavailable database does not delay requests. Lanes share no state. A connection runs
 //! one statement at a time, because pipelined statements wait for each other, for locks and for the
 //! disk.
 

@@ -36,9 +36,9 @@ pub(super) struct Pool {
     discards: Cell<u64>,
     dependency: Dependency,
     metrics: Arc<Metrics>,
-    /// Notified when a session has ended.
+    /// Notified when a session is closed.
     pub(super) ended: Notify,
-    /// Whether a session ended soon after it was opened.
+    /// Whether a session closed soon after it was opened.
     pub(super) ended_soon: Cell<bool>,
 }
 

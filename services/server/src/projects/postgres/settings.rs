@@ -13,12 +13,12 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use super::tls::Tls;
 use crate::config::Config;
 
-/// Idle time after which a connection is probed. Three unanswered probes close it (tcp(7)).
+/// Idle time before a connection is probed. Three unanswered probes close it (tcp(7)).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 
-/// Maximum time for which the server's host may leave sent data unacknowledged (tcp(7)).
+/// Maximum time that sent data may stay unacknowledged (tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
 /// Connection settings without secrets.
@@ -60,7 +60,7 @@ impl Settings {
         Arc::new(Settings { connections, ..(**self).clone() })
     }
 
-    /// The error explains what to change and never contains the URL.
+    /// The error explains the fix and never contains the URL.
     pub(crate) fn new(config: &Config, replica: &str) -> Result<Self, String> {
         let mut url = parse(&config.database_url)?;
         if config.database_ca_file.is_some() {

@@ -73,7 +73,7 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = rustls::pki_types::InvalidDnsNameError;
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, Self::Error> {
-        // A Unix socket has neither a host name nor TLS.
+        // A Unix socket has no host name and no TLS.
         let name = if host.is_empty() { "localhost" } else { host };
         let name = ServerName::try_from(name)?.to_owned();
         Ok(Handshake { connector: Arc::clone(&self.0).into(), name })

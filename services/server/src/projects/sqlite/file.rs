@@ -58,7 +58,7 @@ impl File {
         // (sqlite.org/pragma.html#pragma_synchronous,
         // sqlite.org/wal.html#performance_considerations).
         connection.pragma_update(None, "synchronous", "full")?;
-        // Size to which the log file is truncated when it restarts after a burst.
+        // Size of the truncated log file after a burst.
         connection.pragma_update(None, "journal_size_limit", super::LOG_LIMIT as i64)?;
         migrate(connection, create)?;
         Ok(opened)

@@ -113,8 +113,8 @@ impl Database {
         }
     }
 
-    /// Waits until queued changes are committed and the file is closed, after the last lane has
-    /// ended. Operations without a response did not report success, so the wait is limited.
+    /// Waits for queued changes to be committed and the file to be closed, after the last lane has
+    /// exited. Operations without a response did not report success, so the wait is limited.
     pub(crate) fn close(self) {
         let Database { settings, changes, ended, .. } = self;
         drop(changes);

@@ -103,7 +103,7 @@ impl Writer {
     ) -> Result<Option<Fault>, Fault> {
         let (patience, late) = (self.file.patience, self.late());
         let opened = self.open()?;
-        // Waits for writers in other processes. Changes that arrive in the meantime join the group.
+        // Waits for writers in other processes. Changes that arrive meanwhile join the group.
         let transaction = Transaction::new(&mut opened.connection, TransactionBehavior::Immediate)?;
         let (mut ran, mut bytes, mut failed) = (0, 0, None);
         while ran < group.len() {

@@ -1,4 +1,4 @@
-//! The cost of the kernel alone: one epoll loop that writes a reply for each request head.
+//! Kernel cost only: one epoll loop that writes a response per request head.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ const LISTENER: u64 = u64::MAX;
 struct Command {
     #[command(flatten)]
     options: Options,
-    /// Folder whose files are served below /static/, from memory.
+    /// Folder served below /static/ from memory.
     #[arg(long = "static", value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -91,7 +91,7 @@ fn answer(
         }
         rest = next;
     }
-    // Nothing is kept between reads, so a head in two pieces gets no reply.
+    // Keeps no state between reads, so a split head gets no response.
     if rest.is_empty() && read > 0 { Ok(()) } else { Err(Errno::PIPE) }
 }
 
