@@ -192,6 +192,8 @@ test-jwt: ## Run the tests of the optional JSON Web Token feature
 
 test-processes: ## Run the tests with real processes
 	@$(TOOLS) ensure $(TEST_TOOLS)
+	@# Before the tests, whose time limits do not allow for a build.
+	@test -n "$$BINARIES" || (cd services && cargo build --locked --quiet --bins --examples)
 	$(PYTEST) -m "not fast and not nightly"
 
 test-nightly: ## Run the tests that need Kubernetes programs, QEMU or release builds
