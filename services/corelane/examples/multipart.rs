@@ -15,8 +15,8 @@ use axum::routing::post;
 use corelane::axum::LearnRoutes;
 use corelane::{Limits, RouteLimits, Server};
 
-/// Lists each part with its size. A file is never completely in memory, because the lane reads a
-/// piece when the handler awaits it.
+/// Lists each part with its size. A file is never completely in memory, because the lane reads each
+/// piece only when the handler awaits it.
 async fn upload(mut form: Multipart) -> Result<String, MultipartError> {
     let mut text = String::new();
     while let Some(mut part) = form.next_field().await? {

@@ -16,7 +16,7 @@ use corelane::{Lane, Server};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-/// Number of messages by which a lane or a member may fall behind.
+/// Maximum number of messages by which a lane or a member may fall behind.
 const BEHIND: usize = 256;
 
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl Room {
 async fn relay(mut everyone: Receiver<Utf8Bytes>, here: Sender<Utf8Bytes>) {
     loop {
         match everyone.recv().await {
-            // Fails if this lane has no member.
+            // Fails if this lane has no members.
             Ok(text) => drop(here.send(text)),
             // A handler blocked the lane for too long, and its members miss some messages.
             Err(RecvError::Lagged(_)) => {}
@@ -70,7 +70,7 @@ async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
 }
 
 async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
-    // Subscribed before the response, so that the member misses no message.
+    // Subscribes before responding, so that the member does not miss any messages.
     let heard = room.here.subscribe();
     upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
 }

@@ -46,9 +46,9 @@
 //! - An upgraded HTTP/1.1 stream works only on its lane's thread, where `tokio::spawn` runs tasks.
 //!   On any other thread, every operation returns an error. The stream may be dropped anywhere: the
 //!   lane closes it at its next sweep, within half a second.
-//! - The request itself ends with the head of the response, for [`Timeouts::request`],
-//!   [`deadline`], metrics, observers and the load table. After that, time spent on the stream
-//!   counts only towards the lane's busy share.
+//! - The request itself ends with its response head, for [`Timeouts::request`], [`deadline`],
+//!   metrics, observers and the load table. After that, time spent on the stream counts only
+//!   towards the lane's busy share.
 //! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client closes only that
 //!   stream's window. No other timeout applies. The stream's input ends when the client
 //!   disconnects. The connection counts towards [`Limits::connections`], and it neither parks nor

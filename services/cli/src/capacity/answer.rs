@@ -97,8 +97,8 @@ impl At {
         At { replicas, rate, estimated, simulated, in_time, met }
     }
 
-    /// Latency in seconds within which this share of the kind's requests (or of all requests)
-    /// stays; infinite at or above the knee.
+    /// Latency in seconds that this share of the kind's requests (or of all requests) does not
+    /// exceed; infinite at or above the knee.
     pub(crate) fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         self.simulated.as_ref().map_or(f64::INFINITY, |seen| seen.quantile(kind, share))
     }

@@ -29,7 +29,7 @@ const COUNTERS: [&str; 8] = [
 /// Absent if slow lanes are off.
 const SLOW_CPU: &str = "corelane_slow_cpu_seconds_total";
 
-/// A lane that slept less often than this share of its request count was always busy.
+/// A lane counts as always busy if it slept less often than this share of its request count.
 const SELDOM: f64 = 0.05;
 
 pub(crate) fn model(question: &Question) -> Result<Model, Failure> {

@@ -17,7 +17,7 @@ const count = (value) => (value == null ? "–" : whole.format(Math.round(value)
 const rate = (value) => (value == null ? "–" : value < 10 ? value.toFixed(1) : count(value));
 const millis = (value) => (value == null ? "–" : value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : count(value));
 
-// Writes only the differences, so that the reader's selection and focus are kept.
+// Writes only the differences to keep the reader's selection and focus.
 const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 const set = (element, name, value) => { if (element.getAttribute(name) !== value) element.setAttribute(name, value); };
 const make = (tag, className, text = "") => Object.assign(document.createElement(tag), { className, textContent: text });

@@ -28,7 +28,7 @@ pub(crate) struct Doctor {
     kubeconfig: Option<PathBuf>,
 }
 
-/// Each subject has a section of the same title in docs/doctor.md.
+/// Each subject has a section with the same title in docs/doctor.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Kernel,

@@ -21,7 +21,7 @@ enum Task {
 
 #[derive(Debug)]
 pub(super) struct LaneModel {
-    /// Cost of a request before its handler; the same cost follows the handler.
+    /// Cost of a request before its handler runs, and again after the handler.
     half_outside: f64,
     wake: f64,
     now: f64,

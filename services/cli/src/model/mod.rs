@@ -1,4 +1,4 @@
-//! Capacity of a replica and number of replicas for a load.
+//! Predicts a replica's capacity and the number of replicas that a load needs.
 //!
 //! In queueing terms, a lane is a single server. The model computes capacity and waiting times from
 //! the load table's statistics per kind of request. `docs/capacity.md` lists the assumptions and

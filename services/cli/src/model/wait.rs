@@ -92,8 +92,8 @@ pub fn cobham(wait: f64, busy: f64, busy_first: f64) -> (f64, f64) {
     (wait * (1.0 - busy) / after_first, wait / after_first)
 }
 
-/// Time from start to end of a request that others interrupt: S / (1 − σ), where σ is the load of
-/// the interrupting requests. `None` for a load of 1 or more, where the time is infinite.
+/// Time from start to end of a request that other requests interrupt: S / (1 − σ), where σ is the
+/// load of the interrupting requests. `None` for a load of 1 or more, where the time is infinite.
 ///
 /// Its variance is Var\[S\] / (1 − σ)² + λ E\[S₁²\] E\[S\] / (1 − σ)³. H. White and L. S. Christie,
 /// "Queuing with preemptive priorities or with breakdown", Operations Research 6, 1958; L.
@@ -184,7 +184,7 @@ mod tests {
             assert!((shed_share(servers, places, load) / counted - 1.0).abs() < 1e-9);
         }
         assert_eq!(shed_share(1, 8, 0.0), 0.0);
-        // Even the maximum number of places takes constant time.
+        // The computation takes constant time, even for the maximum number of places.
         assert_eq!(shed_share(1024, 1 << 31, 900.0), 0.0);
         assert!((erlang_b(1 << 40, 10.0)).abs() < 1e-300);
     }

@@ -42,7 +42,7 @@ async fn connect(lane: &Lane, url: &str) -> Result<AnyPool, sqlx::Error> {
     sqlx::any::install_default_drivers();
     let share = (CONNECTIONS / lane.instances()).max(1) as u32;
     let database = AnyPoolOptions::new().max_connections(share).connect(url).await?;
-    // In PostgreSQL, two lanes that create the table at the same time can fail once.
+    // In PostgreSQL, the statement can fail once if two lanes create the table at the same time.
     if sqlx::query(TABLE).execute(&database).await.is_err() {
         sqlx::query(TABLE).execute(&database).await?;
     }

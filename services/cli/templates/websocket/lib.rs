@@ -41,12 +41,12 @@ pub fn service(lane: &Lane, everyone: &Everyone, greeting: &str) -> Router {
 }
 
 async fn enter(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
-    // Subscribed before the reply, so that the member misses no message.
+    // Subscribes before replying, so that the member does not miss any messages.
     let heard = room.everyone.0.subscribe();
     upgrade.on_upgrade(async move |socket| stay(room, heard, socket).await)
 }
 
-/// Passes messages between a member and the room until either side ends.
+/// Passes messages between a member and the room until either side closes the connection.
 async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket) {
     let mut draining = room.lane.draining();
     if socket.send(Message::Text(room.greeting)).await.is_err() {

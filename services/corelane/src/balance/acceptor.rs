@@ -103,7 +103,7 @@ struct Distributor<'a> {
 }
 
 impl Distributor<'_> {
-    /// Returns when to resume accepting if the accept failed.
+    /// Returns the time at which to resume accepting if the accept failed.
     fn pass_on(&mut self, accepted: io::Result<Accepted>) -> Option<Instant> {
         match accepted {
             Ok(accepted) => {

@@ -14,7 +14,8 @@ use crate::request::queue::BRIEF;
 /// Check interval while a lane is blocked: the resolution of tokio's timers.
 const HELD: Duration = Duration::from_millis(1);
 
-/// Check interval for the next [`RECENTLY`], because handlers that block lanes come in bursts.
+/// Check interval for [`RECENTLY`] after a lane was blocked, because lanes tend to be blocked in
+/// bursts.
 const OFTEN: Duration = Duration::from_millis(2);
 const RECENTLY: Duration = Duration::from_secs(10);
 

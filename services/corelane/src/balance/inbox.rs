@@ -270,7 +270,7 @@ mod tests {
         Accepted { socket, peer: None, proxied: false, common: false }
     }
 
-    /// Whether the lane was woken since the last call.
+    /// Whether the lane has been woken since the last call.
     fn was_told(inbox: &Inbox) -> bool {
         let told = std::pin::pin!(inbox.wake.notified());
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()

@@ -63,8 +63,8 @@ pub(super) fn least(loads: impl ExactSizeIterator<Item = Load>, next: usize) -> 
     least.map(|(lane, _)| lane)
 }
 
-/// Picks the lane with the least expected work, and among equals the least busy lane. `None` if
-/// `own` is just as good.
+/// Picks the lane with the least expected work and breaks ties in favour of the least busy lane.
+/// `None` if `own` is just as good.
 pub(super) fn better(loads: &[Load], own: usize) -> Option<usize> {
     let here = loads[own];
     let others = loads.iter().enumerate().filter(|(lane, load)| *lane != own && load.open);

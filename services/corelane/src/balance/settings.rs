@@ -15,9 +15,9 @@ pub enum Placement {
     ///
     /// Suits a large number of connections or short connections, with requests of similar cost:
     /// lanes share nothing, and accepting a connection costs nothing extra. A small number of
-    /// long-lived connections spreads unevenly: with 8 connections on 4 lanes, some lane has none
-    /// in 38% of cases. Connections that are queued behind a handler that is blocking its lane
-    /// cannot move to another lane.
+    /// long-lived connections spreads unevenly: with 8 connections on 4 lanes, at least one lane
+    /// has none in 38% of cases. Connections that are queued behind a handler that is blocking its
+    /// lane cannot move to another lane.
     #[default]
     Hashed,
     /// A dedicated thread accepts connections and gives each to the lane with the least expected
@@ -50,9 +50,9 @@ pub enum Moving {
     /// Active connections also move, between requests, while one lane is clearly busier than
     /// another. A few connections move at a time until the lanes are balanced.
     ///
-    /// Suits a small number of busy, long-lived connections, such as connections from a proxy: a
-    /// lane that gets most of them remains a bottleneck for as long as they last. Requires
-    /// [`Placement::Hashed`], because [`Placement::LeastLoaded`] gains nothing from it.
+    /// Suits a small number of busy, long-lived connections, such as connections from a proxy:
+    /// otherwise, a lane that gets most of them would remain a bottleneck for as long as they last.
+    /// Requires [`Placement::Hashed`], because [`Placement::LeastLoaded`] gains nothing from it.
     Active,
 }
 

@@ -109,7 +109,7 @@ impl Lifecycle {
         self.advance(Phase::Settling);
     }
 
-    /// Start of the drain since the Unix epoch, or 0 before a drain.
+    /// Start time of the drain, measured from the Unix epoch, or 0 before a drain.
     pub(crate) fn drain_started(&self) -> Duration {
         let since = |at: &SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).ok();
         self.drain_started.get().and_then(since).unwrap_or_default()

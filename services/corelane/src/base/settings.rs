@@ -120,7 +120,7 @@ pub struct Limits {
     /// transit. `None`, the default, sets no limit. Minimum: 1.
     pub connection_requests: Option<u64>,
     /// Maximum concurrent requests per lane. Further requests wait in the lane's queue. A request
-    /// keeps its slot until the head of its response is ready. Default: 1,024. Minimum: 1.
+    /// keeps its slot until its response head is ready. Default: 1,024. Minimum: 1.
     pub slots: usize,
     /// Maximum requests per lane that wait for a slot. Further requests, and requests whose
     /// expected wait exceeds [`Timeouts::request`], get `503` with `Retry-After`. Default: 1,024. 0
@@ -147,10 +147,9 @@ pub struct Limits {
     pub uri_bytes: usize,
     /// Maximum bytes of a request body. A larger `Content-Length` gets `413` without a call to the
     /// service. A larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the
-    /// client gets `413` if the head of the response is not ready yet.
-    /// [`RouteLimits`](crate::RouteLimits) overrides the limit per route. If any route raises it,
-    /// the service is called first and applies the route's limit. Default: 10 MiB. 0 rejects every
-    /// body.
+    /// client gets `413` if the response head is not ready yet. [`RouteLimits`](crate::RouteLimits)
+    /// overrides the limit per route. If any route raises it, the service is called first and
+    /// applies the route's limit. Default: 10 MiB. 0 rejects every body.
     pub body_bytes: u64,
     /// Maximum response bytes, across all lanes, that the service has written and clients have not
     /// accepted yet. Above this limit, new requests get `503` with `Retry-After` without a call to
@@ -222,16 +221,16 @@ pub struct Timeouts {
     /// such an HTTP/1.1 connection is parked ([`Builder::park_after`](crate::Builder::park_after)).
     /// Default: 10 s. Range: 100 ms to 1 h.
     pub header: Duration,
-    /// Maximum wait for the next bytes of a request body while the service reads it, until the head
-    /// of the response is ready. When this time expires, the body fails with
+    /// Maximum wait for the next bytes of a request body while the service is reading it, until the
+    /// response head is ready. When this time expires, the body fails with
     /// [`BodyError::TimedOut`](crate::BodyError), the handler is dropped and the client gets `408`.
     /// An HTTP/1.1 connection is then closed. [`Timeouts::request`] limits the time for the whole
     /// body up to the same point. After that, a client may stay silent indefinitely, as in a
     /// bidirectional gRPC call. Default: 30 s. Range: 100 ms to 1 h.
     pub body: Duration,
-    /// Maximum time from a request's header to the head of its response, including its time in the
-    /// queue. When this time expires, the handler is dropped and the client gets `503`. This
-    /// timeout does not limit a streamed body after the head or an upgraded connection.
+    /// Maximum time from a request's header to its response head, including its time in the queue.
+    /// When this time expires, the handler is dropped and the client gets `503`. This timeout does
+    /// not limit a streamed body after the head or an upgraded connection.
     /// [`RouteLimits`](crate::RouteLimits) overrides it per route. Default: 60 s. Range: 100 ms to
     /// 24 h.
     pub request: Duration,

@@ -347,7 +347,7 @@ impl PhaseWatch {
         }
         for (_, connection) in self.connections.open.borrow().iter() {
             // HTTP/1.1 clients learn about the drain from their next response, and HTTP/2 clients
-            // learn about it from GOAWAY.
+            // from GOAWAY.
             if now == Phase::Settling && connection.is_multiplexed() {
                 connection.tell(Order::Finish);
             }

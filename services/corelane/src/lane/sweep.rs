@@ -167,7 +167,7 @@ fn expire_streams(lane: &LaneState) {
     });
 }
 
-/// Ends a connection that is overdue, or the wait for a request body that is overdue.
+/// Ends an overdue connection, or an overdue wait for a request body.
 fn look_at(connection: &Connection, lane: &LaneState, now: Instant) {
     let patience = BodyPatience {
         allowed: lane.timeouts.body,

@@ -46,7 +46,7 @@ pub(crate) async fn run(
 }
 
 fn sight(lifecycle: &Lifecycle, lane: &LaneShared, now: Instant) -> Sight {
-    // Some lanes have drained and ended while others are still draining.
+    // A lane may have drained and ended while other lanes are still draining.
     let ended = lifecycle.phase() >= Phase::Closing && lane.metrics.open.get() == 0;
     let turns = lane.is_listening() && !ended;
     Sight { running: lane.running.get(now), beats: turns.then(|| lane.metrics.beats.get()) }

@@ -143,7 +143,7 @@ pub(crate) struct LaneGroup {
     peers: Option<Arc<Peers>>,
 }
 
-/// The count has its own cache lines, because requests read its neighbour.
+/// The count has its own cache lines, because requests read the adjacent field.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Open(AtomicUsize);
@@ -294,7 +294,7 @@ impl Lane {
         self.index
     }
 
-    /// Number of lanes, without slow lanes.
+    /// Number of lanes, excluding slow lanes.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
     }

@@ -12,12 +12,13 @@ pub(crate) struct Peers {
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection's place among those of its address, counted until dropped. Empty without a limit.
+/// A place among the open connections from one address, counted until it is dropped. Empty without
+/// a limit.
 #[derive(Debug, Default)]
 pub(crate) struct PeerPlace(Option<Box<(Arc<Peers>, IpAddr)>>);
 
-/// The address that connections are counted under: for IPv6 a /64, because one client can use any
-/// address in it.
+/// The address that connections are counted under: for IPv6, its /64 prefix, because one client can
+/// use any address in it.
 pub(crate) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),

@@ -68,7 +68,8 @@ fn codings(headers: &HeaderMap) -> Option<Problem> {
 /// RFC 9112 section 3.2: exactly one valid Host, which is optional in HTTP/1.0.
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let headers = request.headers();
-    // Most requests repeat no field, and checking that is cheaper than checking a single field.
+    // Most requests do not repeat any field, and checking that is cheaper than checking a single
+    // field.
     let twice = headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
     let detail = match headers.get(HOST) {
         Some(value) if !twice && is_host(value.as_bytes()) => return None,
@@ -208,7 +209,7 @@ fn absolute<B>(
 /// RFC 9113 section 8.2.3: HTTP/2 may split a cookie for better compression, but services expect a
 /// single field.
 fn join_cookies(headers: &mut HeaderMap) {
-    // Most requests repeat no field.
+    // Most requests do not repeat any field.
     if headers.len() == headers.keys_len() {
         return;
     }

@@ -67,7 +67,7 @@ impl GrpcStatus {
     pub(crate) fn new(status: StatusCode, is_late: bool, message: &str) -> Self {
         let code = match status {
             _ if is_late => 4,
-            // The mapping of doc/http-grpc-status-mapping.md, except that clients do not retry a
+            // The mapping from doc/http-grpc-status-mapping.md, except that clients do not retry a
             // call that took too long or was too large.
             StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => 4,
             StatusCode::FORBIDDEN => 7,

@@ -118,7 +118,7 @@ mod tests {
         [v2::PROTOCOL_PREFIX, &[0x20 | command, family], &length, rest].concat()
     }
 
-    /// Asserts that the header is recognised at its last byte, with or without bytes that follow.
+    /// Asserts that the header is recognised at its last byte, whether or not more bytes follow.
     fn check(header: &[u8], proxied: Option<Proxied>) {
         for end in 0..header.len() {
             assert_eq!(parse(&header[..end]), Parsed::Partial, "{end} of {header:?}");

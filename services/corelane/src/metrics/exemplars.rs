@@ -1,4 +1,4 @@
-//! The last traced request in each histogram bucket, which leads from a latency to a trace.
+//! The last traced request in each histogram bucket, which links a latency to a trace.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};

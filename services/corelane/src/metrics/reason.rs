@@ -187,8 +187,8 @@ pub(crate) enum RequestPhase {
     Accept,
     Queue,
     Handler,
-    /// From the head of the response until the socket has accepted its last byte, or 0 if it
-    /// accepted an entire HTTP/1.1 response at once.
+    /// From the response head until the socket has accepted the last byte, or 0 if it accepted an
+    /// entire HTTP/1.1 response at once.
     Write,
 }
 

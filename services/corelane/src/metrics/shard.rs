@@ -107,7 +107,7 @@ pub(crate) struct LaneMetrics {
     pub(crate) parkings: Count,
     /// Connections that arrived from another lane, or came back because that lane rejected them.
     pub(crate) arrived: Count,
-    /// Number of connections with a request since the last sweep.
+    /// Number of connections that have had a request since the last sweep.
     pub(crate) active: Count,
     /// Response bytes that are waiting for clients.
     pub(crate) unsent: Count,

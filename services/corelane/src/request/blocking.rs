@@ -171,7 +171,7 @@ impl Call {
     }
 }
 
-/// Lets a call use its pool until the call has returned or is certain not to run.
+/// Lets a call use its pool until the call has returned or can no longer run.
 struct Permit(Arc<Call>);
 
 impl Permit {

@@ -95,8 +95,8 @@ impl Default for Incoming {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The body exceeds [`Limits::body_bytes`](crate::Limits::body_bytes). If the head of the
-    /// response is not ready yet, the client gets `413`, whatever the handler returns.
+    /// The body exceeds [`Limits::body_bytes`](crate::Limits::body_bytes). If the response head is
+    /// not ready yet, the client gets `413`, whatever the handler returns.
     #[error("the request body is larger than allowed")]
     TooLarge,
     /// The service waited longer than [`Timeouts::body`](crate::Timeouts::body) for the next bytes.

@@ -106,10 +106,10 @@ struct WatchedBody {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyPatience {
-    /// Maximum wait for the next bytes until the head of the response is ready. After that, service
-    /// and client may communicate at any speed, as in a bidirectional gRPC call.
+    /// Maximum wait for the next bytes until the response head is ready. After that, service and
+    /// client may communicate at any speed, as in a bidirectional gRPC call.
     pub(crate) allowed: Duration,
-    /// Minimum rate, also only until the head of the response is ready.
+    /// Minimum rate, which also applies only until the response head is ready.
     pub(crate) pace: Pace,
     pub(crate) now: Instant,
     pub(crate) passed: Duration,
@@ -158,7 +158,7 @@ impl Bodies {
         self.0.borrow_mut().remove(key);
     }
 
-    /// Records that the head of the response to the request with this body is ready.
+    /// Records that the response head is ready for the request with this body.
     pub(crate) fn set_answered(&self, key: usize) {
         self.0.borrow_mut()[key].answered = true;
     }

@@ -45,7 +45,7 @@ pub(crate) trait CurrentRequest {
 pub(crate) struct Current {
     pub(crate) connection: Rc<Connection>,
     pub(crate) begun: Tick,
-    /// Maximum time from `begun` to the head of the response.
+    /// Maximum time from `begun` to the response head.
     pub(crate) allowed: Cell<Millis>,
     pub(crate) kind: Cell<KindIndex>,
     pub(crate) refused: Cell<Option<RequestRefusal>>,
@@ -199,8 +199,8 @@ pub fn deadline() -> Option<Instant> {
 }
 
 /// Names the route of the current request by its template, such as `/div/{n}`, in the syntax of
-/// axum and [`Builder::routes`](crate::Builder::routes). Call it before the head of the response is
-/// ready, in the handler or in a router or layer around it. Elsewhere, it has no effect.
+/// axum and [`Builder::routes`](crate::Builder::routes). Call it before the response head is ready,
+/// in the handler or in a router or layer around it. Elsewhere, it has no effect.
 ///
 /// Metrics, logs and the load table record the request under this template. The lane learns the
 /// template, so it knows the cost of later requests with a matching path before it calls their

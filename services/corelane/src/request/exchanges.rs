@@ -1,5 +1,5 @@
-//! Exchanges that continue after the head of their response: streamed responses, and upgraded
-//! connections and streams.
+//! Exchanges that continue after their response head: streamed responses, and upgraded connections
+//! and streams.
 
 use std::rc::Rc;
 use std::time::Duration;

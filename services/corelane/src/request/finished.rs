@@ -115,10 +115,10 @@ pub struct Times {
     pub accept: Option<Duration>,
     /// From the header to the start of the handler, or to the end if no handler started.
     pub queue: Duration,
-    /// From the start of the handler to the head of the response.
+    /// From the start of the handler to the response head.
     pub handler: Option<Duration>,
-    /// From the head of the response until the socket has accepted its last byte: 0 if that
-    /// happened at once, or `None` if it never happened.
+    /// From the response head until the socket has accepted the last byte: 0 if that happened at
+    /// once, or `None` if it never happened.
     pub write: Option<Duration>,
 }
 

@@ -39,8 +39,8 @@ impl InFlightRequest {
         })
     }
 
-    /// Reports an oversized body in the trailers if the head of the response has been sent. The
-    /// service knows only that the body failed.
+    /// Reports an oversized body in the trailers if the response head has been sent. The service
+    /// knows only that the body failed.
     pub(super) fn correct_trailers(&self, frame: &mut Frame<Bytes>) {
         if self.body_is_too_large()
             && let Some(trailers) = frame.trailers_mut().filter(|trailers| has_failed(trailers))

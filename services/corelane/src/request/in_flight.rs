@@ -54,7 +54,7 @@ pub(crate) struct InFlightRequest {
     sending: Option<Rc<Sending>>,
     /// Set while the response body is being streamed.
     streaming: OnceCell<Box<Exchange>>,
-    /// The request record, if enabled. Lent to this thread while the request is polled.
+    /// The request record, if enabled. Lent to this thread while the request is being polled.
     pub(crate) request_record: Cell<Option<Box<RequestRecord>>>,
 }
 
@@ -275,7 +275,7 @@ impl InFlightRequest {
         })
     }
 
-    /// The time when the head of the response was ready.
+    /// The time when the response head was ready.
     pub(crate) fn made(&self) -> Option<Tick> {
         self.made
     }

@@ -164,7 +164,7 @@ impl LaneState {
         }
     }
 
-    /// Marks the response of a request that was not started, within the lane's [`RetryBudget`].
+    /// Marks the response to a request that was not started, within the lane's [`RetryBudget`].
     pub(crate) fn not_started(&self, problem: Problem) -> Problem {
         self.retries.mark(problem, self.metrics().finished.get())
     }

@@ -56,7 +56,7 @@ where
         Ok(response) if response.status().is_informational() => informational(response, in_flight),
         Ok(mut response) => {
             if response.status() == StatusCode::SERVICE_UNAVAILABLE || in_flight.grpc.is_some() {
-                // Set by a server behind this one whose handler did run.
+                // Set by an upstream server whose handler did run.
                 response.headers_mut().remove(NOT_STARTED);
             }
             if in_flight.grpc.is_some() && problem::is_document(response.headers()) {

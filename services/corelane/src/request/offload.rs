@@ -63,7 +63,7 @@ pub(crate) struct Facts {
 
 /// A request that its lane handed over. Dropping this makes the other thread drop the request.
 pub(crate) trait Away: Debug {
-    /// Maximum time from the header to the head of the response, which the handler may change.
+    /// Maximum time from the header to the response head; the handler may change this limit.
     fn allowed(&self) -> Duration;
 
     /// Waits for the result. Returns `None` if the slow lane has exited.

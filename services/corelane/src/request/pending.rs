@@ -16,7 +16,7 @@ use crate::metrics::kind::KindIndex;
 pub(crate) struct Waiting {
     pub(crate) kind: KindIndex,
     begun: Tick,
-    /// Maximum time from `begun` to the head of the response.
+    /// Maximum time from `begun` to the response head.
     allowed: Cell<Duration>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,

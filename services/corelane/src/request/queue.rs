@@ -202,7 +202,7 @@ impl Drop for Slot {
 /// requests.
 pub const BRIEF: u64 = 100_000;
 
-/// A request is queued as if it had arrived later, by this multiple of its expected time. Cheap
+/// A request is queued as if it had arrived this multiple of its expected time later. Cheap
 /// requests overtake expensive requests, but each request starts eventually, because this delay
 /// does not grow while it waits.
 pub const HANDICAP: u64 = 8;

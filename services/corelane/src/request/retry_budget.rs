@@ -33,7 +33,7 @@ impl RetryBudget {
         RetryBudget { saved: Cell::new(BURST * COST), finished: Cell::new(0) }
     }
 
-    /// Marks the response of a request that was not started, while the budget lasts. `finished` is
+    /// Marks the response to a request that was not started, while the budget lasts. `finished` is
     /// the lane's number of finished requests.
     pub(crate) fn mark(&self, problem: Problem, finished: u64) -> Problem {
         if self.takes(finished) {

@@ -50,7 +50,7 @@ pub struct RouteLimits {
     /// Maximum bytes of a request body, above or below
     /// [`Limits::body_bytes`](crate::Limits::body_bytes). A larger `Content-Length` gets `413`. A
     /// larger chunked body fails with [`BodyError::TooLarge`](crate::BodyError), and the client
-    /// gets `413` if the head of the response is not ready yet.
+    /// gets `413` if the response head is not ready yet.
     ///
     /// If any layer in the process raises the limit, every route is called with bodies of any size.
     /// A route without the layer then fails when it reads a body that is too large.
@@ -60,7 +60,7 @@ pub struct RouteLimits {
     /// the server reads the header before it knows the route. HTTP/2 adds 32 bytes per field (RFC
     /// 9113 section 6.5.2).
     pub header_bytes: Option<usize>,
-    /// Maximum time from a request's header to the head of its response, above or below
+    /// Maximum time from a request's header to its response head, above or below
     /// [`Timeouts::request`](crate::Timeouts::request). Both [`deadline`](crate::deadline) and the
     /// `503`, which may be up to a second late, follow this limit. Time spent in the queue before
     /// the call counts.

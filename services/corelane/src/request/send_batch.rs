@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use crate::base::clock::Tick;
 
-/// Number of responses per turn up to which a batch saves nothing.
+/// Maximum number of responses per turn for which a batch saves nothing.
 const FEW: u32 = 8;
 
 const REPLIES: usize = 32;
@@ -20,7 +20,8 @@ const REPLIES: usize = 32;
 /// Maximum bytes in a batch.
 const BYTES: usize = 32 * 1024;
 
-/// Maximum size of a response that may wait. For larger responses, the system call mostly copies.
+/// Maximum size of a response that may wait. For larger responses, the system call spends most of
+/// its time copying.
 pub(crate) const REPLY: usize = 4096;
 
 /// Maximum expected handler time that a response may wait for, in nanoseconds.
@@ -33,7 +34,7 @@ pub(crate) trait Sender {
 
 struct Entry {
     sender: Rc<dyn Sender>,
-    /// End of the response in the batch's bytes.
+    /// End position of the response in the batch's bytes.
     end: usize,
 }
 
@@ -96,8 +97,8 @@ impl SendBatch {
         }
     }
 
-    /// Called before a handler that will hold the lane for about `expected` nanoseconds. Responses
-    /// wait neither for an expensive handler nor for many cheap handlers.
+    /// Called before a handler that will hold the lane for about `expected` nanoseconds. A response
+    /// does not wait for an expensive handler or for many cheap handlers.
     #[inline]
     pub(crate) fn before_handler(&self, now: Tick, expected: u64) {
         if !self.is_empty.get() {

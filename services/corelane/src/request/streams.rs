@@ -8,7 +8,7 @@ use crate::request::exchanges::Exchange;
 use crate::request::finished::Cut;
 use crate::request::unsent::{Patience, Sending};
 
-/// All of a lane's HTTP/2 streams that have waited for their clients.
+/// A lane's HTTP/2 streams that have had to wait for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     waiting: Registry<Rc<Sending>>,

@@ -271,7 +271,7 @@ impl Builder {
         self
     }
 
-    /// How this server takes part in distributed traces. Default: [`Traces::Off`], which costs
+    /// Sets this server's role in distributed traces. Default: [`Traces::Off`], which costs
     /// nothing.
     pub fn traces(mut self, traces: Traces) -> Self {
         self.0.lane.requests.traces = traces;

@@ -33,7 +33,7 @@ use crate::transport::tls::Watch;
 /// connection, or only its own side of it, a request in the queue or in its handler is dropped. The
 /// request is recorded with status 499, as in nginx. Detecting the close takes up to two seconds,
 /// unless a handler is blocking the lane. No request is dropped before it has waited for 0.4 s, so
-/// a client that closes its side early still gets a response that is ready soon. A reset takes
+/// a client that closes its side early still gets a response that will be ready soon. A reset takes
 /// effect at once. Responses that are being sent are completed. HTTP/2 streams are dropped when the
 /// client resets them or their connection ends. Dropping a handler drops everything it owns, so a
 /// guard in it observes the cancellation. A close that follows more than 2 KiB of unread input is
@@ -150,8 +150,8 @@ impl Server {
     /// The future returned by `factory` runs on the lane's own event loop with local tasks.
     /// Everything that it connects or spawns therefore belongs to the lane, and it need not be
     /// `Send`. Until the futures of all lanes are ready, no lane serves requests, `/readyz` fails,
-    /// and clients wait in the accept queues. There is no timeout: wrap operations that may hang in
-    /// `tokio::time::timeout`.
+    /// and clients wait in the accept queues. There is no timeout, so use `tokio::time::timeout`
+    /// for operations that may hang.
     ///
     /// A drain that starts in the meantime, for example on SIGTERM, drops pending futures, and the
     /// server returns without having served any requests.
@@ -194,7 +194,7 @@ impl Server {
         self.log_start();
         let shared = Arc::clone(&self.handle.shared);
         let outcome = self.run(factory);
-        // Closes the port whatever the error is.
+        // Closes the port regardless of the error.
         shared.advance(Phase::Stopped);
         outcome
     }

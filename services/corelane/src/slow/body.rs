@@ -19,7 +19,7 @@ pub(crate) enum BodyPart {
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Ends like the service's body did, including by a panic.
+/// Ends in the same way as the service's body, even if that body panicked.
 pub(crate) struct SentBody {
     pub(crate) ready: VecDeque<BodyPart>,
     pub(crate) rest: Option<mpsc::Receiver<BodyPart>>,

@@ -17,7 +17,7 @@ use crate::request::offload::Facts;
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Maximum time from the header to the head of the response, in milliseconds.
+    /// Maximum time from the header to the response head, in milliseconds.
     allowed: AtomicU64,
     pub(crate) lane: AtomicWaker,
 }

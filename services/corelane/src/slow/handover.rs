@@ -1,4 +1,4 @@
-//! How a lane hands requests to slow lanes and waits for the results.
+//! Hands a lane's requests to slow lanes and waits for the results.
 
 use std::pin::Pin;
 use std::rc::Rc;

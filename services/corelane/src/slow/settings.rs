@@ -59,7 +59,7 @@ pub enum Cost {
     /// The lane learns the cost.
     #[default]
     Auto,
-    /// The lane serves the requests whatever they cost.
+    /// The lane serves the requests regardless of their cost.
     Cheap,
     /// The slow lane serves all requests, starting with the first.
     Expensive,

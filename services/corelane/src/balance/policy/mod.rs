@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::metrics::{Moved, PlanOutcome};
 
-/// Check intervals while a lane is busy and while none is.
+/// Check intervals while at least one lane is busy, and while no lane is busy.
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
@@ -48,7 +48,7 @@ const GRAIN: f64 = 100e-6;
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Time for observing connections and then for moving them. It is extended up to [`LONGEST`], so
-/// that each connection should have had one or two requests.
+/// that each connection is likely to have had one or two requests.
 const OBSERVATION: Duration = Duration::from_millis(30);
 const TRANSFER_TIME: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
@@ -67,11 +67,12 @@ const DOUBLINGS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// Wall-clock time that the lane was busy since its start, including the running handler.
+    /// Wall-clock time for which the lane has been busy since it started, including the running
+    /// handler.
     pub(super) busy: Duration,
     /// Requests finished since the lane started.
     pub(super) requests: u64,
-    /// Number of connections with a request since the last sweep.
+    /// Number of connections that have had a request since the last sweep.
     pub(super) active: u64,
     /// Load that the lane has handed over for its current plan.
     pub(super) given: Spent,
@@ -110,7 +111,8 @@ impl Transfer {
         Transfer { to, why, left, connections: MOST, begun: false }
     }
 
-    /// Whether a connection with this load leaves. Moving an idle connection has no effect.
+    /// Whether a connection with this load leaves the lane. Moving an idle connection has no
+    /// effect.
     pub(crate) fn take(&mut self, takes: f64) -> bool {
         let slack = if self.begun { 1.0 } else { SLACK };
         let goes = self.connections > 0 && takes > 0.0 && takes <= self.left * slack;
@@ -306,7 +308,7 @@ impl Policy {
         self.lanes[uneven.from].last.unresponsive && now < told + LONGEST
     }
 
-    /// Time to allow the lane, at least `least`.
+    /// Time that the lane is given, at least `least`.
     fn patience(&self, uneven: &Uneven, least: Duration) -> Duration {
         let Gauge { last, rate, .. } = self.lanes[uneven.from];
         let longest = LONGEST.as_secs_f64();

@@ -84,7 +84,7 @@ struct KindCosts {
     /// Stored next to the mean, because each request reads both.
     tail: Tail,
     lane: KindTimes,
-    /// From the start of the handler to the head of the response, including waits.
+    /// From the start of the handler to the response head, including waits.
     service: KindTimes,
 }
 
@@ -244,7 +244,7 @@ const ONE: u64 = (1 << SHARE_BITS) - 1;
 const SHARE_BITS: u32 = 32;
 const NONE: u64 = ONE >> 20;
 /// Initial share after a long poll without CPU time: the thread may have been preempted. The kind
-/// counts as slow for the next few requests, which decide whether it is.
+/// counts as slow for the next few requests, which decide whether it really is slow.
 const DOUBTFUL: u64 = ONE / 50;
 
 const WATCH_BITS: u32 = 16;
@@ -254,7 +254,7 @@ const FIXED: u64 = SLOW << 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     Short,
-    /// Only short polls, but a recent request of the kind had a long poll.
+    /// Usually only short polls, but a recent request of the kind had a long poll.
     Doubtful,
     Long,
     /// Not observed yet.
@@ -302,7 +302,7 @@ impl Tail {
         self.0.set(FIXED | if slow { SLOW } else { 0 });
     }
 
-    /// Adds an observation that follows `before` earlier ones.
+    /// Adds an observation that follows `before` earlier observations.
     #[inline]
     fn observe(&self, before: u64, longest: LongestPoll, bound: u64) {
         let word = self.0.get();

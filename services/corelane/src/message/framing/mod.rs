@@ -156,7 +156,7 @@ impl Framing {
         Ok(at)
     }
 
-    /// The head's fault after another `bytes` bytes were read, once the fault is certain.
+    /// The head's fault, if it is certain after another `bytes` bytes have been read.
     fn fault_of_head(&mut self, is_head: bool, bytes: usize) -> Option<Fault> {
         if is_head && self.state == State::Lost {
             return Some(Fault::Invalid(self.spoken));

@@ -15,7 +15,7 @@ use super::*;
 
 const ALLOWED: usize = 100;
 
-/// The end of each message in a stream of these parts, and the position of and reason for the cut.
+/// The end of each message in a stream of these parts, and the cut's position and reason.
 fn followed_in(parts: &[&[u8]]) -> (Vec<usize>, Option<(usize, Fault)>) {
     let mut framing = Framing::new(ALLOWED);
     let (mut ends, mut before) = (vec![], 0);

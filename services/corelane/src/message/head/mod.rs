@@ -276,7 +276,7 @@ impl Names {
     /// The name for these bytes, and its meaning. `None` if the name is invalid.
     fn read(&mut self, written: &[u8]) -> Option<(HeaderName, Meaning)> {
         if written.len() > LONGEST {
-            // All names with a meaning are shorter.
+            // All names that need special handling are shorter.
             return HeaderName::from_bytes(written).ok().map(|name| (name, Meaning::End));
         }
         let place = &mut self.0[place(written)];

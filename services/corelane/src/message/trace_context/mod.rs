@@ -25,7 +25,7 @@ const STATE_MEMBERS: usize = 32;
 /// A request's trace, and the parent span for calls to other services.
 ///
 /// [`trace_context`](crate::trace_context) returns the current request's context. Copy it to the
-/// headers `traceparent` and `tracestate` of each call that the handler makes.
+/// `traceparent` and `tracestate` headers of each call that the handler makes.
 ///
 /// ```
 /// use corelane::{Server, Traces};

@@ -69,8 +69,8 @@ impl Weight {
     }
 
     /// Whether a container that requests exactly `cpus` CPUs from Kubernetes has this value: 1024
-    /// shares per CPU. For cgroup v2 the runtime converts shares, at first linearly (KEP-2254), and
-    /// along a curve through 1024 -> 100 since runc 1.3.2 and crun 1.23.
+    /// shares per CPU. For cgroup v2 the runtime converts shares: originally linearly (KEP-2254),
+    /// and since runc 1.3.2 and crun 1.23 along a curve through 1024 -> 100.
     pub(crate) fn requests(self, cpus: usize) -> bool {
         let shares = cpus as f64 * 1024.0;
         match self {
@@ -79,7 +79,7 @@ impl Weight {
                 let linear = 1.0 + ((shares - 2.0) * 9999.0 / 262_142.0).floor();
                 let log = shares.log2();
                 let curve = 10_f64.powf((log * log + 125.0 * log) / 612.0 - 7.0 / 34.0);
-                // Runtimes round up, and 1024 is at the edge.
+                // Runtimes round up, and 1024 is a borderline case.
                 n as f64 == linear || (n as f64 - curve).abs() < 1.0
             }
         }

@@ -125,7 +125,7 @@ fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
         nodes.entry(at.node).or_default().entry(at.core).or_default().push(cpu);
     }
     let mut nodes: Vec<_> = nodes.into_values().collect();
-    // The smallest node that is large enough, otherwise the largest nodes.
+    // The smallest node that is large enough, or the largest nodes if no node is.
     nodes.sort_by_key(|cores| match cores.len() {
         enough if enough >= count => (false, enough),
         short => (true, usize::MAX - short),
@@ -255,7 +255,7 @@ mod tests {
             (pod().weight(174), AUTO, Auto, "3 7", None),
             (on("5", "0-7").weight(39), AUTO, Auto, "5", None),
             (on("5", "0-7").weight(100), AUTO, Auto, "5", None),
-            // The kernel guarantees the CPUs, whatever the request.
+            // The kernel guarantees the CPUs, regardless of the request.
             (pod().exclusive(), AUTO, Auto, "3 7", None),
             (pod().exclusive().weight(20), AUTO, Auto, "3 7", None),
             // The number of lanes is explicit, and the request is unknown or unset.
@@ -312,19 +312,20 @@ mod tests {
             (on("4-5,9", "0-15"), n(2), On, "4 5", None),
             (on("0-3", "0-3").quota(2.5).shares(2), AUTO, On, "0 1", None),
             (on("0-3", ""), n(1), On, "0", None),
-            // Each lane has its own core while there are cores, and siblings are used after that.
+            // Each lane gets its own core until no core is left; only then do lanes use SMT
+            // siblings.
             (smt(), n(2), On, "0 1", None),
             (smt(), n(4), On, "0 1 2 3", None),
             (smt(), n(5), On, "0 1 2 3 4", None),
             (smt(), AUTO, On, "0 1 2 3 4 5 6 7", None),
             (on("0,4-5", "0-7").node(0, &["0,4", "1,5"]), n(2), On, "0 5", None),
             (two(), n(1), On, "0", None),
-            // One node is used while it has cores, then the other node's cores, and only then
+            // Lanes use one node's cores first, then the other node's cores, and only then SMT
             // siblings.
             (two(), n(2), On, "0 2", None),
             (two(), n(3), On, "0 2 4", None),
             (two(), n(5), On, "0 1 2 4 6", None),
-            // The smallest node that is large enough, or the largest first if none is.
+            // The smallest node that is large enough, or the largest nodes first if no node is.
             (uneven(), n(2), On, "0 1", None),
             (uneven(), n(3), On, "2 3 4", None),
             (uneven(), n(5), On, "0 2 3 4 5", None),

@@ -36,7 +36,8 @@ pub(crate) struct Port {
 
 /// Unsent response bytes that the kernel may buffer (`TCP_NOTSENT_LOWAT` in tcp(7)). By default,
 /// the kernel buffers up to 4 MiB for a client that reads nothing, and copying that much takes a
-/// lane a millisecond. With less than the size of a file piece, a lane would wake up more often.
+/// lane a millisecond. If the limit were smaller than a file piece, a lane would wake up more
+/// often.
 const UNSENT: u32 = 64 << 10;
 
 /// Opens a listener, which has `sockets` sockets for a TCP address.
@@ -212,7 +213,8 @@ const LANE_FILES: u64 = 6;
 
 const LISTENER_FILES: u64 = 2;
 
-/// Maximum connections that a lane rejects with a response at the same time. Any others are closed.
+/// Maximum number of connections that a lane can be rejecting with a response at one time. Any
+/// others are closed.
 pub(crate) const REFUSING: usize = 32;
 
 /// Raises the soft limit on open files to the hard limit and rejects a connection limit that does

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep_until};
 use super::listener::{Port, SocketFile};
 
 /// Duplicate descriptors of the listening TCP sockets. A socket closes with its last descriptor, so
-/// these are dropped before the lanes close theirs. Inherited sockets are excluded, because a
-/// filter would also affect other processes.
+/// these descriptors are dropped before the lanes close their own. Inherited sockets are excluded,
+/// because a filter would also affect other processes.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerGroup {
     sockets: Mutex<Vec<TcpListener>>,
@@ -73,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Time for current handshakes: one round trip across a continent. The wait is fixed, because with
-/// many connections, checking for handshakes would take as long (proc(5), /proc/net/tcp).
+/// many connections, checking for handshakes would take just as long (proc(5), /proc/net/tcp).
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ pub(crate) enum StillSocket {
 }
 
 impl StillSocket {
-    /// Registers with the event loop of the calling lane. `EPOLL_CTL_ADD` also reports bytes that
-    /// have arrived already (epoll_ctl(2)).
+    /// Registers the socket with the calling lane's event loop. `EPOLL_CTL_ADD` also reports bytes
+    /// that have arrived already (epoll_ctl(2)).
     pub(crate) fn wake(self) -> io::Result<Socket> {
         Ok(match self {
             StillSocket::Plain(tcp) => Socket::Plain(TcpStream::from_std(tcp)?),

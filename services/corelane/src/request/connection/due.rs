@@ -185,8 +185,8 @@ impl Connection {
     }
 
     /// Whether a request has waited too long since its client closed its sending side. A client
-    /// that has only finished sending still gets a response that is already being sent or is ready
-    /// soon.
+    /// that has only finished sending still gets a response that is already being sent or will be
+    /// ready soon.
     fn is_missed(&self, progressed: bool, now: Instant) -> bool {
         if progressed {
             self.countdown.set(Countdown::Client { since: now });

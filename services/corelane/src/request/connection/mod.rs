@@ -51,8 +51,8 @@ pub(crate) struct Connection {
     /// Number of sweeps since the connection was resumed, or a higher number if it was never
     /// parked.
     looks: Cell<u8>,
-    /// Numbers of requests that have begun and that have ended. The remaining requests are in
-    /// flight: their responses are not ready or not completely written.
+    /// Number of requests that have begun, and number of requests that have ended. The remaining
+    /// requests are in flight: their responses are not ready or not completely written.
     begun: Cell<u64>,
     served: Cell<u64>,
     /// Requests finished before the connection moved to this lane.

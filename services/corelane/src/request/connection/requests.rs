@@ -47,7 +47,7 @@ impl Connection {
         self.begun.get() - self.served.get()
     }
 
-    /// `made` is the request's kind and the time when the head of its response was ready.
+    /// `made` is the request's kind and the time when its response head was ready.
     pub(crate) fn end_request(
         &self,
         made: Option<(KindIndex, Tick)>,

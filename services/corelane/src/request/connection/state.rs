@@ -1,4 +1,4 @@
-//! A connection's state: five state machines, and which of their states are compatible.
+//! A connection's state: five state machines, and the rules for combining their states.
 //!
 //! ```text
 //! server    Opening ──► PlainPath ──► Hyper            Opening ──► Http2

@@ -154,8 +154,8 @@ impl Unsent {
         self.wake_waiting();
     }
 
-    /// Level below which streams are woken. It is lower than the limit, so that not every accepted
-    /// byte wakes all streams.
+    /// Level below which streams are woken. It is lower than the limit, so that a single accepted
+    /// byte does not wake all streams.
     fn low(&self) -> usize {
         self.lane.of_connection - self.lane.of_connection / 4
     }

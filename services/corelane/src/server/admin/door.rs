@@ -76,7 +76,7 @@ impl Door {
         addresses.max_by_key(|&address| self.of(address))
     }
 
-    /// The address's connection that has been idle for longest.
+    /// The connection from this address that has been idle the longest.
     fn longest_idle(&self, address: IpAddr) -> Option<usize> {
         let inside = self.inside.borrow();
         let idle = inside.iter().filter(|(_, c)| c.address == address && !c.is_busy.get());

@@ -249,7 +249,7 @@ impl LaneView {
     }
 }
 
-/// A lane's kinds with the most lane time.
+/// The kinds of requests that have used the most of the lane's time.
 fn top(table: &LoadTable, route: impl Fn(usize) -> String) -> Vec<RouteView> {
     let rows = LoadTable::merge([table].into_iter());
     views(&rows, route).take(TOP).map(|(_, view)| view).collect()

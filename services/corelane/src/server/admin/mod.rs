@@ -1,6 +1,6 @@
 //! The admin port: probes, metrics and `/lanes`, on a separate thread that is never pinned.
 //!
-//! A saturated or blocked lane therefore cannot fail a probe or a scrape.
+//! A saturated or blocked lane therefore cannot make a probe or a scrape fail.
 
 mod accept;
 mod door;
