@@ -217,7 +217,7 @@ def finish(page: Path) -> None:
 
 
 def labelled(table: re.Match) -> str:
-    """Cells name their column, which a phone shows before each cell."""
+    """Adds its column's name to each cell, which phones show before the cell."""
     names = [
         html.escape(html.unescape(re.sub(r"<[^>]*>", " ", name)).strip())
         for name in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)

@@ -27,7 +27,7 @@ ROOT = "crate"
 
 Module = tuple[str, ...]
 Imports = dict[str, dict[str, str]]
-"""Maps a module to the modules that it imports, each with the first such import, which errors show.
+"""Maps a module to the modules that it imports. Errors show the first import of each module.
 """
 
 LITERAL = re.compile(
@@ -117,7 +117,7 @@ class Crate:
                 self._read(candidate, (*module, found[1]), folder / found[1])
 
     def _reached(self, module: Module, path: list[str], seen: frozenset = frozenset()) -> Iterator:
-        """Modules that define or re-export the name at a path of a module."""
+        """Modules that define or re-export the name at a path, relative to a module."""
         at = module
         if path[0] == "crate":
             at, path = (), path[1:]

@@ -71,7 +71,7 @@ def _route_of(metrics: dict, tag: str) -> Route:
     times = metrics.get(f"http_req_duration{tag}", {"values": {}})["values"]
     return Route(
         requests=round(value(metrics, f"http_reqs{tag}", "count")),
-        # k6 counts failures as passes in a rate of failures.
+        # In a failure rate, k6 counts failures as passes.
         failed=round(value(metrics, f"http_req_failed{tag}", "passes")),
         latency_ms={name: times[key] for name, key in STATISTICS.items() if key in times},
     )
@@ -213,8 +213,8 @@ def _follow(
 ) -> int:
     """Runs k6 and collects its samples until it ends; returns its exit status."""
     progress = Progress(scenario, folder / "progress.log")
-    # Use a separate session: Ctrl-C would reach k6 twice, and the second signal ends k6 without a
-    # summary.
+    # Use a separate session: Ctrl-C would reach k6 twice, and the second signal makes k6 exit
+    # without a summary.
     with subprocess.Popen(
         argv,
         env=variables,

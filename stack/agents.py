@@ -37,7 +37,9 @@ class Agent(Process):
         return self.status("/readyz") == 200
 
     def wait_until_ready(self) -> None:
-        """Waits until the agent reports ready, shortly after its work is done."""
+        """Waits until the agent reports that it is ready, which it does shortly after its work is
+        done.
+        """
         eventually(self.is_ready, f"ready, see {self.log}")
 
     def lines(self) -> list[dict]:

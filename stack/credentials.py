@@ -122,7 +122,7 @@ class Issuer:
         return json.dumps({"keys": [key]})
 
     def sign(self, claims: dict) -> str:
-        """Signed with RS256 (RFC 7515); None omits a claim."""
+        """Returns the claims as a token signed with RS256 (RFC 7515). A claim of None is omitted."""
         head = {"alg": "RS256", "kid": "1", "typ": "JWT"}
         claims = {"iss": self.name} | claims
         payload = {name: claim for name, claim in claims.items() if claim is not None}

@@ -186,7 +186,7 @@ def make(folder: Path, files: Mapping[str, Content]) -> Tree:
 
 
 def copy(folder: Path, paths: Iterable[str]) -> Tree:
-    """Copies this machine's files, as far as they exist; the machine stays unchanged."""
+    """Copies those of this machine's files that exist; the machine itself is not changed."""
     found = {}
     for path in paths:
         try:

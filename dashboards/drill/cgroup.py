@@ -1,4 +1,4 @@
-"""Cgroups for drills on this machine, v1 or v2, removed at the end."""
+"""Temporary cgroups (v1 or v2) for drills on this machine."""
 
 import os
 import secrets

@@ -56,7 +56,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _run(alerts: list[str]) -> int:
     drills = chosen(alerts, TABLE).values()
-    # The quiet period belongs to runs of all drills.
+    # Only a run of all drills includes the quiet period.
     whole = not alerts or any(each.whole for each in drills)
     begun = time.monotonic()
     with ExitStack() as stack:

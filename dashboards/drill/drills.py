@@ -25,11 +25,11 @@ class Drill:
     resolves: float
     """Maximum seconds until every alert has resolved."""
     whole: bool = False
-    """Whether the drill needs the quiet period's platform, which has an API server; one such drill
-    at a time.
+    """Whether the drill needs the quiet period's platform, which has an API server. Only one such
+    drill runs at a time.
     """
     busy: bool = False
-    """Whether the drill keeps a CPU busy; one such drill at a time."""
+    """Whether the drill keeps a CPU busy. Only one such drill runs at a time."""
 
     @property
     def longest(self) -> float:
@@ -56,7 +56,7 @@ def drill(
 
 
 def chosen(names: list[str], table: dict[str, Drill]) -> dict[str, Drill]:
-    """The drills of these alerts; without names, all drills."""
+    """Returns these alerts' drills, or all drills if no alert is named."""
     if not names:
         return table
     return {

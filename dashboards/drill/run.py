@@ -58,7 +58,7 @@ def whole_platform(watch: Watch) -> Iterator[Platform]:
 
 
 def run(watch: Watch, platform: Platform) -> Quiet:
-    """Loads the platform for a while. No alert may fire."""
+    """Runs the platform under load for a while. No alert may fire."""
     with ExitStack() as stack:
         loads = [stack.enter_context(load) for load in _loads(platform)]
         begun = time.monotonic()

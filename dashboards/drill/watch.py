@@ -90,9 +90,9 @@ JOBS = {
     "service": {},
     "gateway": {"metrics_path": "/stats/prometheus"},
     "gateway-agent": {},
-    # The labels `namespace` and `pod` identify the checked pod.
+    # The `namespace` and `pod` labels identify the checked pod.
     "node-tuning": {"honor_labels": True},
-    # The labels `namespace` and `pod` identify the autoscaler.
+    # The `namespace` and `pod` labels identify the autoscaler.
     "kube-state-metrics": {"honor_labels": True},
     "prometheus": {},
     "alertmanager": {},
@@ -225,6 +225,6 @@ def prometheus_argv(folder: Path, port: int, by: int) -> list[str]:
         folder,
         port,
         f"--query.lookback-delta={factor.divided(LOOKBACK, by)}",
-        # Interval for re-sending firing alerts; the default is a minute.
+        # How often firing alerts are sent again; the default is one minute.
         f"--rules.alert.resend-delay={factor.divided('1m', by)}",
     )

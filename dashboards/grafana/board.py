@@ -36,7 +36,7 @@ class _Encoder(JSONEncoder):
         return {
             name: value
             for name, value in members.items()
-            # Keep the type: it is not a default, and it determines how the rest is read.
+            # Keep the type: it has no default, and it determines how the other members are read.
             if name == "type" or _plain(value) != assumed.get(name)
         }
 

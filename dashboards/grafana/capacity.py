@@ -16,7 +16,7 @@ MEASURED = f"""
   sum(pod:corelane_requests:rate1m{{{SERVICE}}})
     / (avg(pod_lane:corelane_lane_busy:ratio_rate1m{{{SERVICE}}}) > 0.02)
 """
-"""Request rate with always busy lanes, at the current cost of a request."""
+"""Request rate if all lanes were always busy, at the current cost per request."""
 
 PREDICTED_BUSY = f"""
   pod:corelane_requests:rate1m{{{POD}}} * pod:corelane_request_lane_seconds:mean_rate5m{{{POD}}}
@@ -37,7 +37,7 @@ OBSERVATIONS = sum_rate("corelane_load_table_observations_total", ROUTE, "route,
 
 
 def limit_used(series: str, setting: str, how: str = "max") -> str:
-    """Returns the use of a limit on the fullest pod."""
+    """Returns the highest usage of a limit on any pod."""
     used = f"{how} by (pod) ({series}{{{POD}}})"
     return f"max({used} / on (pod) max by (pod) ({setting}{{{POD}}}))"
 

@@ -5,7 +5,7 @@ from grafana.panels import NONZERO, Limits, lines, number
 from grafana.queries import POD, raised, sum_increase, sum_rate
 
 UNEVEN = Limits(1.3, 1.6)
-"""With 16 connections hashed over 4 lanes, the busiest lane has 1.54 times the mean."""
+"""With 16 connections hashed over 4 lanes, the busiest lane holds 1.54 times the mean."""
 
 LANE = "{{pod}} lane {{lane}}"
 BUSIEST = f"max by (namespace, service, pod) (pod_lane:corelane_lane_busy:ratio_rate1m{{{POD}}})"

@@ -26,7 +26,9 @@ BOARD = Board(
 )
 
 BURN = Limits(1, 14.4)
-"""At 1, the budget lasts exactly for its window; at 14.4, one hour uses 2% of 30 days."""
+"""At a burn rate of 1, the budget lasts exactly for its window. At 14.4, one hour uses 2% of a
+30-day budget.
+"""
 
 TARGETS = f'{CLUSTER}, namespace="$namespace", service=~"$service|$gateway"'
 

@@ -28,7 +28,7 @@ POD_ROUTE = f'{POD}, route=~"$route"'
 LATE = {name: it for name, it in catalogue.by_name(catalogue.read()).items() if it.late}
 
 SECONDS = {"$__rate_interval": "($__rate_interval_ms / 1000)", "1m": "60", "5m": "300"}
-"""Lengths of rate windows in seconds."""
+"""Rate window lengths in seconds."""
 
 
 def over_time(expressions: Queries, *, traces: bool = False) -> Iterator[prometheus.Dataquery]:
@@ -109,14 +109,14 @@ def gateway_quantile(share: float, offset: str = "") -> str:
 
 
 def gateway_error_rate() -> str:
-    """Share of 5xx in the gateways' responses."""
+    """Share of 5xx among the gateways' responses."""
     responses = "envoy_http_downstream_rq_xx"
     errors = sum_rate(responses, GATEWAY + ', envoy_response_code_class="5"')
     return f"{errors} / ({sum_rate(responses, GATEWAY)} > 0)"
 
 
 def error_rate(matchers: str) -> str:
-    """Share of 5xx in the servers' responses."""
+    """Share of 5xx among the servers' responses."""
     errors = sum_rate("corelane_requests_total", matchers + ', code=~"5.."')
     return f"({errors} or vector(0)) / ({sum_rate('corelane_requests_total', matchers)} > 0)"
 

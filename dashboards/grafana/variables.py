@@ -12,8 +12,8 @@ from grafana.queries import SERVICE as OF_SERVICE
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable with a label's values. With `many`, several can be selected, and all are by
-    default.
+    """A variable with a label's values. With `many`, users can select several values, and all are
+    selected by default.
     """
 
     name: str

@@ -22,7 +22,7 @@ from tools import resolve
 from tools.resolve import tool
 
 TARGETS = {"gateway": {"metrics_path": "/stats/prometheus"}, "node-tuning": {"honor_labels": True}}
-"""Additional job settings. The label `pod` of a node's agent names the checked pod."""
+"""Additional job settings. The `pod` label of a node's agent identifies the checked pod."""
 
 
 SERVICES = {"service": "server", "gateway-agent": "gateway"}
@@ -78,7 +78,7 @@ ENDPOINTS = "/run/corelane"
 TOOLS = ("helm", "envoy", "prometheus", "supervisord", "k6", "openssl")
 
 LIMIT = 20
-"""Endpoints in the agent's file. The agent accepts four times as many."""
+"""Endpoints in the agent's file. The agent accepts four times as many endpoints."""
 
 
 def assemble(options: Options, run: Path) -> Platform:

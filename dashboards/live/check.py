@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("load.js")
 TESTID = "stage"
 
 TRENDS = "p(50),p(95),p(99),max"
-"""k6's statistics of each time, which become series such as k6_http_req_duration_p50."""
+"""k6's statistics for each duration, which become series such as k6_http_req_duration_p50."""
 
 
 def load(platform: Platform, rate: int = 60, duration: str = "10m") -> Process:
@@ -50,7 +50,9 @@ DRAIN = ("--drain.settle", "10s")
 """Five scrapes long, so that at least one succeeds on a busy machine."""
 
 CHEAP = ("--slow-lanes.cheap", "/hello")
-"""Keeps faults off the slow lane: imbalance panels have data from 30% on."""
+"""Keeps faults off the slow lane, because imbalance panels only show data while a lane is more than
+30% busy.
+"""
 
 NORMAL = 30
 RATE = 40
@@ -169,7 +171,7 @@ FALLBACK = " or vector(0)"
 
 
 def main() -> int:
-    """Plays the story, runs all queries, and reports those without data; returns 1 if there are
+    """Plays the story, runs all queries, and reports queries without data; returns 1 if there are
     any.
     """
     dashboards = boards.load()

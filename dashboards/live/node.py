@@ -20,7 +20,7 @@ NAME = "node-0"
 OTHER = "node-1"
 
 INTERRUPTS = (40, 41)
-"""Interrupts of eth0; each of the last two CPUs serves one."""
+"""eth0's interrupts: each of the last two CPUs handles one."""
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units

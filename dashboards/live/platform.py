@@ -24,7 +24,7 @@ REPLICAS = 2
 @dataclass(frozen=True)
 class Options:
     name: str
-    """Name of the instance, and the label `namespace` of all its targets."""
+    """Instance name, which is also the `namespace` label of all its targets."""
     interval: float
     """Seconds between scrapes, and between evaluations of groups without their own interval."""
     rules: Sequence[Path] = (RULES / "*.rules.yaml",)

@@ -69,7 +69,7 @@ class Group:
     title: str
     series: tuple[Series, ...]
     when: str = ""
-    """Setting without which the series are missing."""
+    """Setting that the series depend on."""
 
 
 @dataclass(frozen=True)

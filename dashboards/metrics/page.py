@@ -92,7 +92,7 @@ def _of_example(part: Part) -> str:
 
 
 def _adds(part: Part) -> tuple[str]:
-    """Additional series per extra replica, route etc. of the example."""
+    """Series that each extra replica, route etc. adds to the example."""
     more = {
         name: part.total({**part.example, name: figure + 1}) - part.total()
         for name, figure in part.example.items()

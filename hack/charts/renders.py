@@ -35,7 +35,7 @@ class Case:
     def arguments(self, charts: Path = CHARTS) -> list[str | Path]:
         """Returns Helm's arguments: the chart in this folder and its values."""
         files = [argument for file in self.values_files() for argument in ("--values", file)]
-        # First, so that other files may override them.
+        # The registry's values come first, so that other files may override them.
         return [charts / self.chart, "--values", REGISTRY, *files]
 
     def values_files(self) -> list[Path]:

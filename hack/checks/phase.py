@@ -112,7 +112,7 @@ class _Process:
 
 
 def _cpu_seconds() -> float:
-    """Time for which all CPUs have been busy since boot, for all processes (proc_stat(5))."""
+    """Busy time of all CPUs since boot, across all processes (proc_stat(5))."""
     user, nice, system, _idle, _iowait, irq, softirq = map(
         int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
     )

@@ -67,7 +67,7 @@ def _shuffled(target: str, seed: int) -> dict[str, str]:
         # The modules of this target share one release and upgrade it in their own order.
         return {"TESTS": '-m "not nightly"'}
     if target == "test-rust":
-        # A rustdoc program runs the documentation's examples; it has no such options.
+        # rustdoc's test program, which runs the documentation's examples, has no such options.
         flags = f"-Z unstable-options --shuffle-seed={seed}"
         return {"RUST_TARGETS": "--lib --bins --tests", "RUST_TEST_FLAGS": flags}
     return {"PYTEST_FLAGS": f"--random-order --random-order-seed={seed}"}

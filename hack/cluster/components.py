@@ -55,7 +55,7 @@ def _containerd(files: NodeFiles, programs: Programs) -> str:
     template = Template((FOLDER / "containerd.toml").read_text())
     values = {"folder": files.folder, "socket": files.socket, "pause": PAUSE}
     values |= {"cni": files.cni, "bin": programs.plugins}
-    # TOML strings have the escapes of JSON.
+    # TOML strings use JSON's escapes.
     return template.substitute({key: json.dumps(str(each))[1:-1] for key, each in values.items()})
 
 
@@ -96,8 +96,8 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         **({} if plan.machines else _no_eviction()),
         # If the kubelet deleted an image from a full disk, no registry could supply it again.
         "imageMinimumGCAge": "24h",
-        # Pods without exclusive CPUs then vacate the CPUs of a new exclusive pod sooner than after
-        # 10 s.
+        # Pods without exclusive CPUs then vacate a new exclusive pod's CPUs faster than the default
+        # of 10 s.
         "cpuManagerReconcilePeriod": "1s",
         # A container with a limit then runs on a slower CPU instead of stopping for most of 100 ms.
         # Many replicas on few CPUs therefore behave like replicas with one CPU each.

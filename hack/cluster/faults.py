@@ -44,7 +44,7 @@ class Faulty:
 
     def reboot(self, node: str) -> None:
         """Reboots a machine without an orderly shutdown."""
-        # The answer would be lost.
+        # The reboot is delayed, because it would lose the command's response.
         self.run(node, "(sleep 1; echo b >/proc/sysrq-trigger) >/dev/null 2>&1 &")
 
     @contextmanager

@@ -15,7 +15,7 @@ from tools import command
 from tools.errors import ToolError
 
 ALIAS = "corelane-cluster "
-"""Start of the host interface's alias; the state folder that owns the interface follows."""
+"""Prefix of the host interface's alias, followed by the state folder that owns the interface."""
 
 BRIDGE = "bridge"
 

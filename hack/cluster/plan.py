@@ -16,7 +16,7 @@ API_PORT = 6443
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Its pods use its CPUs; exclusive pods use all except the reserved ones."""
+    """One node. Its pods share its CPUs, and exclusive pods can use all except the reserved ones."""
 
     name: str
     address: IPv4Address

@@ -46,7 +46,7 @@ class World:
 
 
 def ruleset(world: World, node: str) -> str:
-    """The complete table of a node for `nft -f`, which replaces the old one atomically."""
+    """A node's complete table for `nft -f`, which atomically replaces the old table."""
     chains, jumps = [], []
     for direction, side in (("Egress", "saddr"), ("Ingress", "daddr")):
         entries = []
@@ -208,7 +208,7 @@ def _watch(api: Api, path: str, changed: threading.Event) -> None:
                 changed.set()
         except (urllib.error.URLError, OSError) as error:
             print(f"watch of {path}: {error}", file=sys.stderr, flush=True)
-        # The next watch does not report changes made between the two.
+        # The next watch does not report changes made since this one ended.
         changed.set()
         time.sleep(0.5)
 

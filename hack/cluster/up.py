@@ -92,7 +92,7 @@ def _is_up(settings: Settings, record: records.Record) -> bool:
         print(describe(settings))
         return True
     if restarted or not down.pids(settings, record.content.get("namespaces", {})):
-        # Nothing of the cluster is running: the machine restarted, or all processes were killed.
+        # No part of the cluster is running: the machine restarted, or all processes were killed.
         progress.say("cluster", "an earlier cluster has ended; removing what it left")
         down.stop(settings, record)
         record.content.clear()
@@ -184,9 +184,9 @@ class Start:
                 f"mount -t tmpfs run /run; mount -t tmpfs cni {CNI_RESULTS}; "
                 f"mount -t tmpfs kubelet {PLUGINS}",
             )
-            # Pods on the node's network share the superblock of the first mount. If that mount were
-            # a container's, which is read-only, privileged pods could not write either. Do not
-            # mount it over /sys, which contains the cgroups.
+            # Pods on the node's network share the superblock of the first mount. If a container
+            # mounted it first, it would be read-only, and privileged pods could not write to it
+            # either. Do not mount it over /sys, which contains the cgroups.
             sys = self.files[node.name].folder / "sys"
             self._mount(node.name, f"mkdir {sys}; mount -t sysfs sys {sys}")
             self._own_cpus(node)
@@ -217,7 +217,7 @@ class Start:
             self.components.scheduler()
             self.components.policies()
             self._nodes()
-            # Without their images, the kubelet would retry the pods only after a while.
+            # If images were missing, the kubelet would not retry their pods for a while.
             imported.result()
 
     def _containerd(self, node: Node) -> None:

@@ -23,9 +23,7 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 USER = "65532:65532"
-"""The user called `nonroot` in other images without a shell; a number, so that kubelets can check
-it.
-"""
+"""The `nonroot` user of other images without a shell, as a number that kubelets can check."""
 DIGEST = "{digest}"
 DIGITS = 12
 LIBRARY = "docker.io/library/"
@@ -70,7 +68,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class Archive:
-    """The digest is the manifest's."""
+    """An image archive and the digest of its manifest."""
 
     file: Path
     image: Image
@@ -217,5 +215,5 @@ def _blob(value: dict) -> Blob:
 
 
 def _json(value: object) -> bytes:
-    """Equal values become equal bytes."""
+    """Encodes equal values as equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -78,7 +78,8 @@ def _node_tuner(target: Target) -> Content:
 
 
 def _mixed(target: Target) -> Content:
-    # Features for other examples, a database and an HTTP client, would double the build time.
+    # The features that other examples need (a database and an HTTP client) would double the build
+    # time.
     only = ("--no-default-features",)
     program = rust.build("mixed", target.platform, target.profile, options=only)
     return Content([Layered([*base(), layer.program("/mixed", program)])], {})

@@ -18,7 +18,7 @@ from tools.errors import ToolError
 PORTS = (8080, 8081)
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-"""The path that OpenSSL, rustls and Go search, as on Debian."""
+"""Debian's path, which OpenSSL, rustls and Go search."""
 
 ZONES = "/usr/share/zoneinfo"
 

@@ -56,7 +56,7 @@ class Layer:
 
 
 def pack(entries: Iterable[Entry], time: int, file: Path) -> Layer:
-    """root owns all entries, whose modification time is `time`.
+    """Packs entries that root owns, with `time` as their modification time.
 
     The content alone determines the diff_id. The digest also depends on the zlib implementation.
     """
@@ -70,7 +70,7 @@ def pack(entries: Iterable[Entry], time: int, file: Path) -> Layer:
 
 
 def _complete(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries and their parent folders, each once, in the order of their paths."""
+    """Entries and their parent folders, without duplicates and sorted by path."""
     named: dict[str, Entry] = {}
     for entry in entries:
         path = PurePosixPath(entry.path)

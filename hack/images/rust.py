@@ -37,7 +37,7 @@ class Workspace:
 OURS = Workspace(SERVICES, TARGET, "/corelane/services")
 
 PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
-"""Packages of programs whose names differ."""
+"""Packages whose name differs from their program's."""
 
 
 def package(program: str) -> str:

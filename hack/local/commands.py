@@ -51,7 +51,7 @@ def environment(replica: Replica, topology: Topology) -> dict[str, str]:
 
 
 def gateway(program: Path, run: Path) -> list[str]:
-    """A worker per CPU, and no hot restart, which would make two instances clash."""
+    """Runs one worker per CPU and disables hot restart, which would make two instances clash."""
     return [
         *(str(program), "--config-path", str(run / "envoy.yaml")),
         *("--concurrency", str(len(os.sched_getaffinity(0)))),

@@ -20,7 +20,7 @@ def make(topology: Topology, run: Path) -> Postgres | None:
     """Creates PostgreSQL's data the first time."""
     if topology.database != "postgres":
         return None
-    # More than the replicas need (one per lane, plus the superuser).
+    # More connections than the replicas need (one per lane, plus the superuser's).
     connections = max(100, 10 * len(topology.replicas))
     settings = postgres.Settings(topology.postgres_port, connections=connections)
     return postgres.make(run / PART, settings)

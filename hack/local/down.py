@@ -34,7 +34,7 @@ def remove(run: Path) -> int:
 
 
 def stop(run: Path) -> None:
-    """In order if the instance's supervisord is running, otherwise directly."""
+    """Stops processes in order if the instance's supervisord is running, otherwise directly."""
     pid, since = supervisor.pid(run), supervisor.mark(run)
     if pid is not None:
         pids.send(pid, signal.SIGTERM, processes.MARK, run)

@@ -21,8 +21,8 @@ LINES = 8
 
 
 TRIES = 3
-"""Failed starts until a replica counts as failed. supervisord waits between them and continues to
-retry.
+"""Failed starts after which a replica is considered failed. supervisord waits between them and
+continues to retry.
 """
 
 GRACE = 5.0
@@ -90,7 +90,7 @@ def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callab
 
 
 def serves(replica: Replica, topology: Topology) -> bool:
-    """For the reference server, including its database if it uses one."""
+    """Whether a replica is ready; for the reference server, this includes its database, if any."""
     service = topology.service
     path = "/readyz" if service.chassis else service.health
     ready = _get(replica.admin_port, path) is not None

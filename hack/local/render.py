@@ -54,7 +54,7 @@ def gateway_values(topology: Topology) -> dict:
         "upstream": {
             "discovery": "static",
             "endpoints": endpoints,
-            # Well below drain.settle of local replicas.
+            # Well below the local replicas' drain.settle.
             "health": {"interval": "200ms"},
         },
         # Log every request, for users who try it out.
@@ -297,7 +297,7 @@ def make_token(run: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Other users cannot read the file at any time."""
+    """Writes a file that other users can never read."""
     fresh = file.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

@@ -11,10 +11,10 @@ from tools import command
 from tools.errors import ToolError
 
 RUNTIMES = ("corelane", "other")
-"""Whether the service uses the crate corelane-service or not; the first is the default."""
+"""Whether the service uses the corelane-service crate (the default) or not."""
 
 HEALTH = "/healthz"
-"""Default health check path of a replica with the runtime `other`."""
+"""Default health check path of a replica with the `other` runtime."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ VARIABLES = {
     "REPLICA_PORT": 8100,
     "REPLICA_ADMIN_PORT": 8200,
 }
-"""Ports by the variable that sets them; the last two are the first replica's."""
+"""Default ports by the variable that sets them. The last two belong to the first replica."""
 
 
 PROFILES = ("local", "release", "dev", "image")
@@ -27,8 +27,8 @@ PROFILES = ("local", "release", "dev", "image")
 POSTGRES_PORT = 5433
 
 DATABASES = ("sqlite", "postgres", "none")
-"""Storage of the replicas; the first is the default of the reference server, the last of other
-services.
+"""Storage options of the replicas. The reference server defaults to the first option, and other
+services to the last.
 """
 
 

@@ -58,7 +58,7 @@ def states(run: Path) -> dict[str, dict]:
 
 
 def state(run: Path, name: str) -> str:
-    """A state such as RUNNING; empty while supervisord does not respond."""
+    """A state such as RUNNING; empty while supervisord is not responding."""
     return states(run).get(name, {}).get("statename", "")
 
 

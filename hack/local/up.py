@@ -62,7 +62,7 @@ def main(
     following: bool = False,
     corelane: Path | None = None,
 ) -> int:
-    """Does nothing if the instance is up. With `following`, then watches the sources."""
+    """Does nothing if the instance is up. With `following`, it then watches the sources."""
     # SIGTERM unwinds like an interrupt, so that an aborted start leaves nothing.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     _hide(run)

@@ -59,7 +59,9 @@ def _roll(topology: Topology, built: Built, run: Path) -> None:
 
 
 def _settled(sources: Iterable[Path], now: Seen) -> Seen:
-    """Files once they stop changing: editors and version control write several."""
+    """Waits until no file changes any more, because editors and version control write several files
+    in a row.
+    """
     while True:
         time.sleep(EVERY)
         before, now = now, _look(sources)

@@ -15,7 +15,7 @@ FOLDERS = ("bin", "dev", "etc", "lib", "lib/modules", "proc", "root", "run", "sy
 # File types (inode(7)).
 FOLDER, DEVICE, FILE, LINK = 0o040755, 0o020600, 0o100755, 0o120777
 CONSOLE = (5, 1)
-"""Device number of /dev/console, without which the first process could print nothing."""
+"""Device number of /dev/console, without which the first process could not print anything."""
 
 
 class Archive:
@@ -40,8 +40,8 @@ class Archive:
 
     def _entry(self, path: str, content: bytes, mode: int, device: tuple[int, int]) -> None:
         name = path.encode() + b"\0"
-        # Inode, mode, owner, group, links, time, size, device, its own device number, length of the
-        # name, sum.
+        # Inode, mode, owner, group, links, time, size, device, its own device number, name length,
+        # checksum.
         fields = (len(self._parts) + 1, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name), 0)
         head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
         self._parts += [_padded(head), _padded(content)]
@@ -54,7 +54,9 @@ def build(
     first: Iterable[str] = (),
     later: Iterable[str] = (),
 ) -> bytes:
-    """Programs go to /bin, files to their paths here; the machine loads the modules `first`."""
+    """Puts programs in /bin and files at the same paths as here. The machine loads the `first`
+    modules before the others.
+    """
     available = available or {}
     archive = Archive()
     for folder in FOLDERS:

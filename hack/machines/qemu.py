@@ -21,7 +21,7 @@ itself.
 """
 
 PROBE = 5.0
-"""Response timeout of a KVM guest in seconds; Debian's kernel needs one."""
+"""Response timeout of a KVM guest in seconds; Debian's kernel needs about one second."""
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 
@@ -46,7 +46,7 @@ class Hardware:
     cpus: str = "2"
     nodes: tuple[str, ...] = ()
     memory: int = 640
-    """MiB. With less than 512, the kernel boots without transparent huge pages."""
+    """In MiB. With less than 512 MiB, the kernel boots without transparent huge pages."""
     host: bool = False
 
     def flags(self) -> list[str]:

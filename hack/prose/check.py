@@ -23,7 +23,7 @@ EXCLUDED = (
     "services/*/tests/*",
     "*/data/*",
 )
-"""Measured records, tests, sources of generated pages that are checked themselves, and data."""
+"""Measured records, tests, sources of generated pages (the pages are checked instead), and data."""
 
 
 def chosen(paths: list[str]) -> list[str]:

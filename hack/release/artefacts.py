@@ -14,7 +14,7 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Artefact:
-    """An image has an `arch`, and its index leads to it; other artefacts have a `tag`."""
+    """An image has an `arch` and is listed in its index; other artefacts have a `tag`."""
 
     kind: str
     name: str

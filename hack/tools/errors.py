@@ -23,6 +23,6 @@ def status_of(command: Callable[[], int | None]) -> int:
         return 130
     except BrokenPipeError:
         # The reader has closed the pipe, as head(1) does. At exit, Python flushes again, which must
-        # not fail again (Python's documentation of signal, "Note on SIGPIPE").
+        # not fail again (Python's signal documentation, "Note on SIGPIPE").
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

@@ -30,7 +30,7 @@ def build(tool: Tool) -> Path:
 
 
 def build_for(tool: Tool, arch: str) -> Path:
-    """For an image, built with exactly this machine's Go."""
+    """Builds a tool for an image, with exactly this machine's Go."""
     go = _need_go(tool)
     version = subprocess.run([go, "env", "GOVERSION"], capture_output=True, check=True).stdout
     program = _program(tool, arch, version)

@@ -37,8 +37,8 @@ class Kernel:
 
 
 def _dropped_packets() -> int:
-    """Packets that found a CPU's input queue full on the entire machine. netdev_max_backlog
-    (Documentation/admin-guide/sysctl/net.rst) is not per namespace.
+    """Packets dropped on the entire machine because a CPU's input queue was full.
+    netdev_max_backlog (Documentation/admin-guide/sysctl/net.rst) is not per namespace.
     """
     lines = Path("/proc/net/softnet_stat").read_text().splitlines()
     return sum(int(line.split()[1], 16) for line in lines)
@@ -49,8 +49,8 @@ SYSCTLS = {
     "net.ipv4.tcp_max_syn_backlog": "16384",
     "net.ipv4.ip_local_port_range": "30000 65535",
 }
-"""Values of the node tuner's profile web-10k, including unsafe sysctls. The port range starts above
-the servers' ports here (stack/ports.py). All belong to a namespace.
+"""Values of the node tuner's `web-10k` profile, including unsafe sysctls. The port range starts
+above the servers' ports here (stack/ports.py). All belong to a namespace.
 """
 
 BACKLOG = 16384

@@ -1,7 +1,7 @@
 // An open loop of one virtual user, whose rate may change while it runs.
 //
 // k6's own executors for arrival rates take their plan before the run, and their virtual users share
-// no state, so none of them knows the overall result. A single user that sends without waiting does.
+// no state, so no user knows the overall result. A single user that sends without waiting knows it.
 
 const TICK_MS = 1;
 
@@ -18,7 +18,7 @@ export async function arrivals({ rate, seconds, most, random, send }) {
   const one = async (late) => {
     const { right, ms } = await send();
     step.failed += right ? 0 : 1;
-    // Latency counts from the due time, which includes the wait in the generator.
+    // Latency is measured from the due time and therefore includes the wait in the generator.
     times.push(late + ms);
   };
   for (let due = begin + gap(); due < end; due += gap()) {

@@ -1,4 +1,5 @@
-// Projects of users: documents of about 5,700 bytes, and the requests that create, load and save them.
+// Users' projects: documents of about 5,700 bytes, and the requests that create, load and save
+// them.
 
 import { check } from 'k6';
 import http from 'k6/http';

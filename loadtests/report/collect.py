@@ -28,7 +28,7 @@ def percents(count: int) -> list[float]:
     while decade * count / 100 >= 1:
         found += [100 - decade * (1 - 0.05 * step) for step in range(18)]
         decade /= 10
-    # Rounding of the division by ten must not lose a request.
+    # Rounding errors from the division by ten must not lose a request.
     seen = [percent for percent in found if (100 - percent) * count >= 100 - 1e-6]
     return [round(percent, 8) for percent in seen] + [100.0]
 
@@ -185,7 +185,7 @@ TIME_FORMAT = "unix_micro"
 """Value of K6_CSV_TIME_FORMAT for k6."""
 
 KEPT = ("http_req_duration,", "checks,", "dropped_iterations,", "vus,", "metric_name,")
-"""Lines with samples to keep: one in seven. The others are not even split."""
+"""Lines with samples to keep, about one in seven. Other lines are not even split."""
 
 
 def read(lines: Iterable[str], started: float, collector: Collector, progress: Progress) -> None:

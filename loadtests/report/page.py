@@ -78,7 +78,7 @@ def _parts_beside(document: html.Document, run: Run) -> list[str]:
     body = [html.tiles(whole)] if whole else []
     body.append(html.card("The parts", "", html.table(tables.Table(["part", *names], rows))))
     charts = [plots.parts_beside(run)] if plots.curved(run) else []
-    # A part at a single moment has no course over time.
+    # A part that sends everything at once has no curve over time.
     if any(len(part.over_time[ALL].t) > 1 for part in plots.timed(run)):
         charts.append(plots.parts_over_time(run))
     body.append(html.side_by_side(map(document.figure, charts)))
@@ -91,7 +91,7 @@ def _part(document: html.Document, run: Run, part: Part, base: Part | None) -> l
     if 1 < len(run.parts) <= OPEN:
         body.insert(0, f"<h2>{html.escape(part.name)}</h2>")
     charts = []
-    # The chart of the parts already shows this curve if there are other parts; with several routes,
+    # The parts chart already shows this curve if there are other parts; with several routes,
     # the routes' curves are relevant.
     if part.percentiles.get(part.whole) and (alone or base or len(part.routes) > 2):
         charts.append(plots.percentiles(part, base))

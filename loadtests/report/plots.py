@@ -126,7 +126,7 @@ silent at first.
 def sides(run: Run, server: Server, what: str) -> Chart:
     """A percentile at the client, at the gateway, and of each phase at the servers."""
     title, about = SIDES[what]
-    # One line suffices: most parts follow each other, and the chart of the parts names them.
+    # One line is enough: most parts run one after another, and the parts chart names them.
     client: Points = []
     for part in sorted(timed(run), key=lambda part: part.over_time[ALL].t[0]):
         over = part.over_time[ALL]

@@ -1,6 +1,6 @@
 // 20,000 simultaneous requests of 4 KiB: S3's test, as far as one k6 can.
 //
-// S3 published a median of 30 ms and no request over 300 ms. The limit of open files keeps one process
+// S3 published a median of 30 ms and no request over 300 ms. The open-file limit keeps one process
 // below 20,000 connections. Here, VUS connections send requests at the same time, ROUNDS times.
 // `make bench BENCH="connections --only ladder"` sends all 20,000 at once.
 

@@ -95,7 +95,7 @@ export function teardown(shared) {
 export const handleSummary = handleSummaryWith((metrics) => ({
   figures: {
     users: {
-      // The end of the last user; all users begin at once.
+      // Time when the last user finishes; all users start at once.
       ...figure('all_users_seconds', statistic(metrics, 'iteration_duration{part:users}', 'max') / 1000, 's'),
       ...figure('users', USERS, ''),
     },

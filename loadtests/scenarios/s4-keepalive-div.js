@@ -1,7 +1,8 @@
 // The gain of keep-alive: S4's `/div/4` at full rate, with and without it.
 //
-// S4 was run with vegeta at full rate and 4 workers. The parts `close` and `keep-alive` are a closed loop
-// of VUS connections, whose figure is the throughput. `open` judges latency at a given rate.
+// S4 was run with vegeta at full rate and 4 workers. The `close` and `keep-alive` parts are a
+// closed loop of VUS connections, whose figure is the throughput. `open` judges latency at a given
+// rate.
 
 import exec from 'k6/execution';
 

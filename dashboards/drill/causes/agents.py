@@ -1,4 +1,4 @@
-"""Causes in agents: changed or rejected node settings, gateways, and a missing API server."""
+"""Causes in agents: changed or rejected node settings, gateway faults, and a missing API server."""
 
 import itertools
 import json

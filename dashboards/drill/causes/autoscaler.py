@@ -55,7 +55,7 @@ def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneAutoscalerOscillating",
     how="an autoscaler alternates between more and fewer replicas, then keeps their number",
-    # Window length, after which the changes have left the window.
+    # Length of the rule's window: by then, the window contains no changes.
     resolves=300,
     whole=True,
 )

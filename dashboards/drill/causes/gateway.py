@@ -62,7 +62,7 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
     taken = place.server(*small)
-    # This route differs from the gateway's requests.
+    # A route that the gateway's own requests do not use.
     taken.fault("/div/{n}", latency={"fixed": "1s", "jitter": "0s"})
     gateway = place.gateway(taken, place.server(pod="server-1"))
     with place.load(gateway.url, clients=4, rate=60):

@@ -38,7 +38,7 @@ class Watcher:
     configuration: dict
 
     def federate(self, url: str) -> None:
-        """Scrapes the records of another Prometheus; "" stops that."""
+        """Starts scraping another Prometheus' records, or stops if the URL is ""."""
         extra = [_federation(url)] if url else []
         jobs = [*self.configuration["scrape_configs"], *extra]
         self.file.write_text(json.dumps({**self.configuration, "scrape_configs": jobs}))

@@ -145,8 +145,8 @@ def memory_high(place: Place) -> Iterator[Labels]:
 
 
 FILES = 2048
-"""Limit on open files. A replica with one lane reserves about 300 from connections, so 80% could
-not be reached with a lower limit.
+"""Limit on open files. A replica with one lane keeps about 300 that connections cannot use, so a
+lower limit would make 80% unreachable.
 """
 
 

@@ -25,7 +25,7 @@ WITHOUT_SLOW_LANES = (HELD, DIRECT_HELD)
 ONLY = {KEEPING: ("failing",), HELD: ("mixed",), DIRECT_HELD: ("mixed",)}
 
 LARGE = 30
-"""From this many gateway-replica pairs on, a small machine can run only few policies."""
+"""With this many gateway-replica pairs or more, a small machine can run only a few policies."""
 
 STEADY = ("homogeneous", "half", "mixed")
 

@@ -1,4 +1,4 @@
-"""Request mixes, each with a number of lanes and its own limit."""
+"""Request mixes, each with its own lane count and limit."""
 
 from dataclasses import dataclass
 

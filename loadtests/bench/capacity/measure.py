@@ -118,12 +118,12 @@ def _grown(shown: tuple[str, str], name: str) -> float:
 
 
 def _mean(name: str, shown: tuple[str, str]) -> float:
-    """Mean seconds per request, from the growth of a sum."""
+    """Mean seconds per request, from a sum's increase."""
     return _grown(shown, name) / max(1.0, _grown(shown, OBSERVATIONS))
 
 
 def _predicted(bed: CapacityBed, cell: Cell, shown: tuple[str, str], folder: Path) -> dict:
-    """Queries the command for the knee, and for latencies at the share USED of it."""
+    """Queries the command for the knee, and for latencies at USED times the knee."""
     files = []
     for name, text in zip(("before", "after"), shown, strict=True):
         file = folder / f"{cell.name}-{name}.prom"

@@ -1,4 +1,4 @@
-"""The compared trees, the working tree and another commit, and their builds."""
+"""The compared trees (the working tree and another commit) and their builds."""
 
 import argparse
 import shutil
@@ -102,7 +102,7 @@ def same(base: Build, head: Build) -> bool:
 def build(
     name: str, tree: Tree, program: Path | None, profile: str, *, through_gateway: bool
 ) -> Build:
-    """Builds a tree's programs; `program` is another build of its server."""
+    """Builds a tree's programs, unless `program` is an existing build of its server."""
     found = program or _cargo(name, tree, profile)
     tools = _tools(tree) if through_gateway else {}
     return Build(

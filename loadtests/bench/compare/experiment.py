@@ -39,7 +39,7 @@ LOOKS = (10, 15, 20)
 """Rounds with an intermediate verdict; by default only the last."""
 
 WORK_MS = 1.0
-"""Lane time of an expensive request of the open loop, in milliseconds."""
+"""Lane time of an expensive request in the open loop, in milliseconds."""
 
 LOAD = 1 / 3
 """Load of the open loop as a share of a saturated lane: cheap requests often find the lane free,

@@ -47,8 +47,8 @@ class Competitor:
     a part is not measured, unless that is obvious.
     """
     build: Callable[[str], Path]
-    """Builds or obtains the program with a cargo profile (`release`, `dev`; others have one build)
-    and returns its path. Called once per run, never during a measurement.
+    """Builds or obtains the program and returns its path. The cargo profile (`release` or `dev`)
+    does not affect programs with a single build. Called once per run, never during a measurement.
     """
     argv: Callable[[Path, Start], list[str]]
     """Command that starts the program in the foreground. The program owns its children."""
@@ -57,7 +57,7 @@ class Competitor:
     warm_up: float = 0.3
     """Seconds of load before each measurement; more if code is compiled at run time."""
     warm_up_first: float = 0.0
-    """Seconds of load once after the start, for all requests together."""
+    """Total seconds of load after the start, shared by all kinds of requests."""
     compilers: tuple[str, ...] = ()
     """Names or name prefixes of threads that compile code at run time."""
 

@@ -27,7 +27,9 @@ BRIEF = {
 
 
 class Competitors(Experiment):
-    """Measures one competitor at a time on one CPU, and some on two; every round covers all."""
+    """Measures one competitor at a time on one CPU, and some on two CPUs. Every round covers all
+    competitors.
+    """
 
     name = "competitors"
     title = "Corelane and other servers"

@@ -119,7 +119,7 @@ EACH = 1.3
 """ab requests per connection: 13,000 for 10,000 connections."""
 
 LONGEST = 30
-"""Maximum seconds of one ab run; requests without a response by then have failed."""
+"""Maximum seconds of one ab run; requests without a response by then count as failed."""
 
 AB_WARM_UP = 8.0
 """Maximum seconds of load before ab, for servers that compile their code at run time."""
@@ -129,7 +129,7 @@ FINE = 99.9
 
 
 def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Runs ab once. A response other than the file is a ToolError, because ab compares only
+    """Runs ab once. Raises a ToolError if a response is not the file, because ab compares only
     lengths.
 
     `dropped` counts handshakes that the kernel dropped because an accept queue was full. The client
@@ -154,7 +154,7 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
             more=("-r", "-t", str(LONGEST), "-g", file.name),
         )
         times = {name: found.percentiles[at] for name, at in AB_QUANTILES.items()}
-        # ab prints this value in whole milliseconds, unlike others.
+        # Unlike the other values, ab prints this one in whole milliseconds.
         times["p999"] = min(max(_fine(Path(file.name)), times["p99"]), times["max"])
     row = {
         "requests": count,

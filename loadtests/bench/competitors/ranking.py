@@ -56,7 +56,7 @@ class Place:
     number: int
     of: int
     ratios: list[float]
-    """Corelane's value relative to the best other server's in each round; empty if the latter is 0.
+    """Corelane's value relative to the best competitor's in each round; empty if the latter is 0.
     """
     standing: str
 
@@ -117,7 +117,7 @@ def _dropped(record: Record) -> Iterator[str]:
 
 
 def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -> Place:
-    """The place of `us`: first if better than the best other server in all rounds; behind if worse
+    """The place of `us`: first if better than the best competitor in all rounds; behind if worse
     in all rounds and worse than each round's rival; otherwise level.
     """
 
@@ -147,7 +147,7 @@ def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -
 
 
 def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
-    """The best other server in all rounds except this one. Choosing and judging by the same rounds
+    """The best competitor in all rounds except this one. Choosing and judging by the same rounds
     would favour lucky servers: of eleven equal servers, each lost to such a choice in a third of
     the rows.
     """

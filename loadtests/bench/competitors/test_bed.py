@@ -30,8 +30,8 @@ threads' time, so the benchmark need not guess the length of a warm-up.
 
 
 def settled(subject: Subject, longest: float, measure: Callable[[], Row]) -> Row:
-    """The first measurement nearly free of compiling, or the first one after this many seconds;
-    `compiling` is the compiler's share.
+    """Returns the first measurement with almost no compiling, or the first one after this many
+    seconds; `compiling` is the compiler's share.
     """
     compilers, process = subject.competitor.compilers, subject.process
     if not compilers:
@@ -83,7 +83,9 @@ class CompetitorsBed(TestBed):
         return round(self.facts["ops_per_ms"] * milliseconds)
 
     def warm_up(self, subject: Subject, most: float = math.inf) -> None:
-        """Load of each kind after the start, for servers that compile their code at run time."""
+        """Applies each kind of load after the start, for servers that compile their code at run
+        time.
+        """
         kinds = [one for name, one in REQUESTS.items() if name in subject.competitor.parts]
         seconds = self.plan.seconds(min(subject.competitor.warm_up_first, most))
         for workload in kinds if seconds else []:

@@ -150,7 +150,8 @@ def nginx(
         more=more,
         static=STATIC,
         threads=threads,
-        # As root, nginx would switch to the user nobody, which cannot enter the folder.
+        # When started as root, nginx would switch to the `nobody` user, which cannot enter the
+        # folder.
         user=getpass.getuser(),
     )
     file.write_text(text)
@@ -163,7 +164,7 @@ def _argv_nginx(program: Path, start: Start) -> list[str]:
 
 
 def _argv_apache(program: Path, start: Start) -> list[str]:
-    # As root, Apache serves as another user, who must be able to read the files.
+    # When started as root, Apache serves as another user, who must be able to read the files.
     owner = account()
     site = start.folder / "site"
     shutil.copytree(start.static, site / "static")

@@ -37,7 +37,7 @@ class Part:
     title: str
     arms: Sequence[str]
     tables: Sequence[Sequence[Figure]]
-    """Columns of each table. Its lines contain the first figure."""
+    """Columns of each table. Every line of a table contains the first figure."""
     rounds = 1.0
     tools: Sequence[str] = ()
 

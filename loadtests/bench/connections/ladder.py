@@ -24,10 +24,10 @@ REPLICAS = 2
 GATEWAY_VALUES = {
     # The chart requires less than half of the configured descriptors.
     "listener": {"connections": 30_000, "backlog": networks.BACKLOG},
-    # Large, because overload protection would affect the measurement.
+    # Enough memory to avoid overload protection, which would affect the measurement.
     "memory": "2Gi",
     "upstream": {
-        # Few, because waiting for an open connection costs less than opening another.
+        # Low limits, because waiting for an open connection costs less than opening another.
         "limits": {
             "connections": 256,
             "connectionsPerReplica": 128,
@@ -184,7 +184,7 @@ def _memory(serving: Fleet) -> dict[str, float]:
 
 
 def _refused(held: Holders) -> dict:
-    """Waits until no connection remains, or for longer than a header may take."""
+    """Waits until no connection remains, or until the header timeout has certainly passed."""
     deadline = time.monotonic() + 1.5 * HEADER_SECONDS
     while (found := held.look())["open"] > 0 and time.monotonic() < deadline:
         time.sleep(0.1)

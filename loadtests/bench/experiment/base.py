@@ -51,7 +51,9 @@ class Experiment:
         return number >= plan.rounds
 
     def optional(self, task: Task) -> bool:
-        """Whether the run continues without a task that cannot be measured, which the report names."""
+        """Whether the run continues if this task cannot be measured; the report then names the
+        task.
+        """
         return False
 
     def alone(self, tasks: Sequence[Task]) -> bool:

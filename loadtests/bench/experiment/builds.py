@@ -29,7 +29,7 @@ class Programs:
 
 
 def obtain(server: Path | None, profile: str, *peers: str, tools: Iterable[str] = ()) -> Programs:
-    """Builds server, generator and peers, and obtains tools; `server` is another build of
+    """Builds server, generator and peers, and obtains tools. `server` replaces the build of
     corelane-server.
     """
     return Programs(

@@ -71,7 +71,7 @@ LINE = 12.0
 
 
 def _add_values(file: Path, figure: pyplot.Figure, panels: list[dict]) -> None:
-    """Adds the values that style sheets show under the pointer: a strip for each place."""
+    """Adds a strip for each place, with the values that style sheets show under the pointer."""
     width, height = (72 * inches for inches in figure.get_size_inches())
     strips = []
     for axis, panel in zip(figure.axes, panels, strict=False):

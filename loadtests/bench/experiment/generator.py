@@ -40,7 +40,7 @@ def may_be_first() -> bool:
 
 
 class Generator:
-    """A run of the generator; the context is entered once it is ready."""
+    """A generator run. The context is entered once the generator is ready."""
 
     def __init__(self, program: Path, place: Place, mode: str, to: str, **options: object) -> None:
         flags = [_flag(name, value) for name, value in options.items()]

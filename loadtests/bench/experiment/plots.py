@@ -37,8 +37,8 @@ class Panel:
     x: str = ""
     y: str = ""
     kind: str = "dots"
-    """`dots`: names down the side, values to the right. `bars`: the same, from 0. `lines`: y over
-    x.
+    """`dots`: names down the side, values to the right. `bars`: like `dots`, but with bars that
+    start at 0. `lines`: y over x.
     """
     log: str = ""
     limits: dict[str, float] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class Plot:
     title: str
     panels: list[Panel]
     name: str = ""
-    """Name of the file, after the benchmark's."""
+    """File name, which follows the benchmark's name."""
     columns: int = 1
     transparent: bool = False
     hover: bool = False
-    """Whether a line's values appear under the pointer, with style sheets only."""
+    """Whether a line's values appear under the pointer; this uses only style sheets."""
 
 
 def draw(wanted: Mapping[str, Plot], folder: Path) -> list[Path]:

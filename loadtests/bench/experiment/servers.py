@@ -40,7 +40,7 @@ class Startable:
     name: str
     pem: Pem | None = None
     patience: float = 15.0
-    """Maximum seconds for a start."""
+    """Maximum startup time in seconds."""
     environment: ClassVar[Mapping[str, str]] = {}
     """Additional environment variables of the server."""
     probe: Request = ("/hello", HELLO)
@@ -118,7 +118,7 @@ class Running:
         return sum(cpu.threads(pid, names) for pid in self.pids)
 
     def resident_kib(self) -> int:
-        """Resident memory of all its processes; shared memory counts once."""
+        """Resident memory of all its processes; shared memory is counted once."""
         parts = [_memory(pid) for pid in self.pids]
         return sum(own for own, _ in parts) + max(shared for _, shared in parts)
 
@@ -224,7 +224,7 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """KiB of a process that are private, and KiB that are shared with other processes
+    """A process' private KiB, and KiB that it shares with other processes
     (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):

@@ -107,7 +107,9 @@ TOOLS = ("helm", "supervisord", "envoy", "nginx", "haproxy")
 
 @dataclass
 class PoolBed(TestBed):
-    """A pool shared by all proxies. The proxy has the first CPU, generator and pool the second."""
+    """A pool shared by all proxies. The proxy runs on the first CPU; the generator and the pool
+    share the second.
+    """
 
     pool: Sequence[Running] = ()
     endpoints: Sequence[Endpoint] = ()
@@ -119,7 +121,7 @@ def pooled(plan: Plan) -> Iterator[PoolBed]:
     programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
     cpus = servers.first_cpus(2)
     with contextlib.ExitStack() as stack:
-        # All replicas share a CPU, so none pins its lanes.
+        # All replicas share a CPU, so no replica pins its lanes.
         replicas = [Replica(pin="off") for _ in range(REPLICAS)]
         pool = [stack.enter_context(running(one, programs, [cpus[1]])) for one in replicas]
         endpoints = [
@@ -187,7 +189,7 @@ def libraries(haproxy: Path) -> str:
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """Replaces each @NAME@ in the text with its value; unknown names stay."""
+    """Replaces each @NAME@ in the text with its value, but leaves unknown names unchanged."""
     return re.sub(r"@([A-Z_]+)@", lambda found: values.get(found[1], found[0]), text)
 
 
@@ -206,7 +208,7 @@ def compared(name: str, rendered: dict, pool: Sequence[Endpoint]) -> Proxy:
     file, program, log, server = {
         MINIMAL: ("minimal.yaml", "envoy", json.dumps(connection_manager(full)["access_log"]), ""),
         LEAN: ("lean.yaml", "envoy", "", ""),
-        # Written in blocks, like Envoy's log.
+        # nginx writes its log in blocks, like Envoy.
         NGINX: (
             "nginx.conf",
             "nginx",

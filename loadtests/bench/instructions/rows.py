@@ -40,7 +40,7 @@ class Budget:
         file.write_text("\n".join(lines) + "\n")
 
     def fits(self, name: str, count: int) -> bool:
-        """A row that the table lacks is not within the limit."""
+        """Whether a row is within its limit; a row that is missing from the table is not."""
         known = self.instructions.get(name)
         return known is not None and count <= LIMIT * known
 
@@ -148,9 +148,9 @@ HELLO_BLOCK = b"\x82\x86\x04\x06/hello\x01\x05bench"
 DATABASE = Settings(database=True)
 
 EXPENSIVE = Settings(database=True, slowly=True)
-"""A lane starts cheap requests immediately, and others wait for their turns. The lane measures
-which requests are cheap, and under callgrind, loading a project may count as either. A slower count
-makes it wait for its turn on every machine.
+"""A lane starts cheap requests immediately, and expensive requests wait for their turns. The lane
+measures which requests are cheap, and under callgrind, loading a project may count as either. A
+slower count makes this request wait for its turn on every machine.
 """
 
 ROWS = (

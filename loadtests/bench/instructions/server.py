@@ -25,11 +25,13 @@ CHANGED = 1_700_000_000
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    # Selects glibc's AVX2 copies of memcpy and similar functions, whatever newer features valgrind
-    # supports (glibc manual, "Hardware Capability Tunables").
+    # Selects glibc's AVX2 versions of memcpy and similar functions, whatever newer features
+    # valgrind supports (glibc manual, "Hardware Capability Tunables").
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-RTM",
 }
-"""Complete environment: it is on the stack, and its size would shift everything below."""
+"""Complete environment. The environment is on the stack, so a different size would shift everything
+below it.
+"""
 
 LANE = "lane-0"
 
@@ -128,7 +130,7 @@ def _lane(process: subprocess.Popen[bytes], output: Path) -> tuple[Lane, int]:
     """
     deadline = time.monotonic() + PATIENCE
     while True:
-        # Thread IDs rise like valgrind's numbers.
+        # Thread IDs increase in the same order as valgrind's numbers.
         threads = sorted(int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir())
         for number, thread in enumerate(threads, 1):
             if _name(process.pid, thread) == LANE:

@@ -16,7 +16,7 @@ EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")
 """All users may need the database at once: they wait for it as long as for a response."""
 
 TOKEN = "bench-mixed-0123456789abcdef"
-"""Lets the users of a benchmark write into its own database; not secret."""
+"""Lets a benchmark's users write to its own database. The token is not secret."""
 
 
 class Sqlite:

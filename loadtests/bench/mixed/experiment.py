@@ -206,7 +206,7 @@ def _serving(bed: MixedBed, task: Task) -> Iterator[Served]:
 
 
 def _between(before: str, after: str) -> dict[str, float]:
-    """Mean in ms that each histogram counted between two reads of all metrics."""
+    """Mean of each histogram in ms, between two reads of all metrics."""
     found = {}
     for name, (metric, *labels) in HISTOGRAMS.items():
         count, seconds = (

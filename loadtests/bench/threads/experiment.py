@@ -48,8 +48,8 @@ class Pool(Startable):
 
 
 def lanes(count: int, placement: str = "hashed") -> Replica:
-    """Unpinned lanes, because the generator may use the same CPUs. No request times out even if
-    1,000 expensive requests are queued ahead of it.
+    """The lanes are not pinned, because the generator may use the same CPUs. No request times out
+    even if 1,000 expensive requests are queued ahead of it.
     """
     flags = [
         word for name in ("request", "header", "stall") for word in (f"--timeouts.{name}", "10m")

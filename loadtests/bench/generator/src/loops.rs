@@ -48,7 +48,7 @@ pub(crate) fn closed(pool: &mut Pool, kind: Kind, duration: Duration) -> Result<
 /// Way to pick a free connection for the next request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Choice {
-    /// The connection that has been free for longest. If connections are spread across lanes, this
+    /// The connection that has been free the longest. If connections are spread across lanes, this
     /// loads lanes more evenly than a random choice.
     LongestFree,
     /// A random connection, like many independent clients.

@@ -103,7 +103,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits for at most `timeout` until a connection has data to read.
+    /// Waits up to `timeout` for a connection to have data to read.
     pub(crate) fn wait(&self, events: &mut Vec<Event>, timeout: Duration) -> Result<(), Lost> {
         Ok(self.poll.wait(events, timeout)?)
     }

@@ -20,12 +20,12 @@ pub(crate) struct Tally {
     latencies: BTreeMap<Kind, Histogram<u64>>,
     faults: BTreeMap<Fault, u64>,
     lanes: BTreeMap<usize, u64>,
-    /// The generator's own lag: the time by which it processed a request late.
+    /// The generator's own lag: how late it processed a request.
     lag: Histogram<u64>,
     /// Time until a connection is established, if observed.
     connects: Histogram<u64>,
-    /// Time from the start of a connection to its first response, including the wait for the
-    /// accept.
+    /// Time from the start of a connection to its first response, including the wait in the accept
+    /// queue.
     first_replies: Histogram<u64>,
     queued: u64,
     /// Requests that were due but not sent before the end.

@@ -162,7 +162,7 @@ impl Client {
         true
     }
 
-    /// Reads from a connection without a request: the server's rejection, or its end.
+    /// Reads from a connection that sent no request: a rejection, or the end of the stream.
     pub(crate) fn read_unasked(&mut self, buffer: &mut [u8]) {
         loop {
             match self.link.receive(buffer) {
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Records the end, unless the end of the measurement cut a request.
+    /// Records the end of a connection, unless the end of the measurement interrupted its request.
     pub(crate) fn end(&mut self, fault: Option<Fault>) {
         self.state = State::Gone;
         self.fault = self.fault.or(fault);

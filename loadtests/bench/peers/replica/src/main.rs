@@ -1,7 +1,7 @@
 //! A replica built on the corelane library, whose requests hold their lane for a given time without
 //! using CPU. Many of them fit on a small machine, and queues, load reports and probes are real.
 //!
-//! Lines on standard input change it while it runs. `speed 0.4` slows its virtual CPU to 0.4.
+//! Lines on standard input change it while it runs. `speed 0.4` slows its virtual CPU to 40%.
 //! `times 5 100` makes `/hello` take 5 ms of it and `/work` 100 ms (initially 10 ms each). `fail 1`
 //! makes the replica answer with 500 immediately, and `fail 0` stops that. The replica exits when
 //! its standard input ends.
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let told = Arc::clone(&condition);
     thread::spawn(move || obey(&told));
-    // Only a signal shuts the replica down in an orderly way. Requests that are cut then do not
+    // The replica shuts down gracefully only on a signal. Requests that this interrupts do not
     // matter.
     let used: Vec<Arc<Used>> = (0..options.lanes).map(|_| Arc::default()).collect();
     let _drained = server.serve(move |lane: &Lane| {
