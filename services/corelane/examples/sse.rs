@@ -23,7 +23,7 @@ struct Ticker {
     period: Duration,
 }
 
-/// Counts periods. The last event makes the client reconnect, to another replica. Otherwise the
+/// Counts periods. The last event makes the client reconnect to another replica. Otherwise the
 /// drain's deadline would cut the response.
 async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let periods = tokio::time::interval(ticker.period);

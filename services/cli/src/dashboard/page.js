@@ -1,4 +1,4 @@
-// Shows /state once a second, and sends the actions of the buttons.
+// Shows /state, refreshed once a second, and sends the buttons' actions.
 const EVERY = 1000;
 const POINTS = 120;
 const token = document.querySelector("meta[name=token]").content;
@@ -189,7 +189,7 @@ function showRoutes(found) {
   });
 }
 
-// The end of a scale.
+// Upper end of a chart's scale: the next round number.
 function nice(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((each) => each * power).find((each) => each >= value);

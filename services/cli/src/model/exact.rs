@@ -1,8 +1,9 @@
 //! Waiting-time distribution of a lane that serves requests in order of arrival.
 //!
-//! Pollaczek-Khinchine series: the wait is a geometrically distributed number of residual service
-//! times, with the load as ratio. On a grid, Panjer's recursion computes this sum exactly (H. H.
-//! Panjer, "Recursive evaluation of a family of compound distributions", ASTIN Bulletin 12, 1981).
+//! Pollaczek-Khinchine series: the wait is the sum of a geometrically distributed number of
+//! residual service times, where the ratio is the load. On a grid, Panjer's recursion computes this
+//! sum exactly (H. H. Panjer, "Recursive evaluation of a family of compound distributions", ASTIN
+//! Bulletin 12, 1981).
 
 use super::Time;
 

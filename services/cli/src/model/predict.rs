@@ -161,7 +161,7 @@ impl Model {
             false => erlang_c(servers, rate * first_time.mean()),
         };
         let places = servers * (self.replica.slots + self.replica.queue);
-        // Cheap requests wait in the lane's sockets and form no separate queue.
+        // Cheap requests wait in the lane's sockets and do not form a separate queue.
         let queues = slot_busy > lane_busy || !self.mix.kinds().iter().all(is_brief);
         let shed = || shed_share(taken, places - taken.min(places), load);
         Estimated {

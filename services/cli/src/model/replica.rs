@@ -22,7 +22,7 @@ pub struct Replica {
     pub slots: usize,
     /// Maximum requests per lane that wait for a slot.
     pub queue: usize,
-    /// How lanes share work.
+    /// Policy for sharing work between lanes.
     pub sharing: Sharing,
     /// Load of the busiest lane divided by the mean: 1 for even lanes, at most the number of lanes.
     /// Used with [`Sharing::Apart`].

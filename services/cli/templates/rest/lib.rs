@@ -27,7 +27,7 @@ struct Note {
     text: String,
 }
 
-/// The service of one lane. The replica starts only if every lane has its connections.
+/// One lane's service. The replica starts only if every lane has its connections.
 pub async fn service(lane: &Lane, url: &str, greeting: String) -> Result<Router, sqlx::Error> {
     let database = connect(lane, url).await?;
     Ok(Router::new()

@@ -56,7 +56,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
         tokio::select! {
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(text))) => {
-                    // Fails only without members.
+                    // Fails only if there are no members.
                     let _ = room.everyone.0.send(text);
                 }
                 Some(Ok(_)) => {}

@@ -72,7 +72,7 @@ impl<R> Mailbox<R> {
         taken
     }
 
-    /// Closes the mailbox unless connections wait in it. Returns whether it was closed.
+    /// Closes the mailbox unless it contains connections. Returns whether it was closed.
     pub(crate) fn close(&self) -> bool {
         let mut inside = self.inside();
         inside.closed |= inside.resting.is_empty();

@@ -12,7 +12,7 @@ use crate::metrics::Moved;
 use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 
-/// No moves during a drain, because lanes are shutting down.
+/// Connections do not move during a drain, because lanes are shutting down.
 pub(super) fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool {
     lanes.len() > 1 && lifecycle.phase() == Phase::Serving
 }

@@ -2,7 +2,7 @@
 
 use crate::base::settings::words;
 
-/// How new connections are assigned to lanes.
+/// Policy for assigning new connections to lanes.
 ///
 /// ```
 /// assert_eq!("least-loaded".parse(), Ok(corelane::Placement::LeastLoaded));
@@ -50,8 +50,8 @@ pub enum Moving {
     /// Active connections also move, between requests, while one lane is clearly busier than
     /// another. A few connections move at a time until the lanes are balanced.
     ///
-    /// Suits a small number of busy, long-lived connections, such as connections from a proxy:
-    /// otherwise, a lane that gets most of them would remain a bottleneck for as long as they last.
+    /// Suits a small number of busy, long-lived connections, such as connections from a proxy.
+    /// Otherwise, a lane that gets most of them would remain a bottleneck for as long as they last.
     /// Requires [`Placement::Hashed`], because [`Placement::LeastLoaded`] gains nothing from it.
     Active,
 }

@@ -12,7 +12,8 @@ use crate::request::connection::Connection;
 use crate::request::lane_state::LaneState;
 use crate::request::polls::Polls;
 
-/// Minimum time of a connection on a lane, to measure its load and to avoid bouncing.
+/// Minimum time that a connection stays on a lane, so that its load can be measured and it does not
+/// bounce between lanes.
 const RESIDENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]

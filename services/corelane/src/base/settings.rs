@@ -65,7 +65,7 @@ pub enum ForwardedHeader {
 
 words!(ForwardedHeader: "x-forwarded-for" => XForwardedFor, "forwarded" => Forwarded);
 
-/// How a server takes part in distributed traces (W3C Trace Context).
+/// A server's role in distributed traces (W3C Trace Context).
 ///
 /// ```
 /// use corelane::{Server, Traces};
@@ -162,7 +162,7 @@ pub struct Limits {
     /// everything that the service provides, so a large part may exceed the limit. Default: 2 MiB.
     /// Range: 64 KiB to 1 GiB.
     pub unsent_connection_bytes: usize,
-    /// Minimum read rate of a client in bytes per second, averaged over [`Timeouts::slow`]. Slower
+    /// Minimum client read rate in bytes per second, averaged over [`Timeouts::slow`]. Slower
     /// clients are reset and counted as `slow_reader`. The clock runs only while bytes are waiting
     /// for the client, not while the service is producing them. The waiting streams of an HTTP/2
     /// connection share the rate, and only a stream whose own window is closed is reset. Upgraded

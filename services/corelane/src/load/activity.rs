@@ -96,7 +96,7 @@ impl Stalls {
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     unfinished: AtomicU64,
-    /// Running calls with dropped futures.
+    /// Running calls whose futures were dropped.
     abandoned: AtomicU64,
 }
 

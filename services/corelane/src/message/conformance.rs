@@ -41,7 +41,7 @@ fn closing(problem: Problem) -> Problem {
     problem.header(CONNECTION, HeaderValue::from_static("close"))
 }
 
-/// RFC 9112 section 6.1: `chunked` must be the only coding, because no other is implemented.
+/// RFC 9112 section 6.1: `chunked` must be the only coding, because no other coding is implemented.
 fn codings(headers: &HeaderMap) -> Option<Problem> {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     let names = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));

@@ -63,7 +63,7 @@ pub(crate) struct GrpcStatus {
 }
 
 impl GrpcStatus {
-    /// The status of a problem. `is_late`: the time limit of the request has passed.
+    /// The status of a problem. `is_late`: the request's time limit has passed.
     pub(crate) fn new(status: StatusCode, is_late: bool, message: &str) -> Self {
         let code = match status {
             _ if is_late => 4,

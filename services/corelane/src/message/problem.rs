@@ -91,7 +91,7 @@ impl Problem {
     }
 
     /// Converts the problem into a response. For gRPC clients, the server converts it to a status
-    /// with the detail as message.
+    /// whose message is the detail.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         self.into_reply(Full::new)
     }

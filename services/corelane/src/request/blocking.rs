@@ -137,7 +137,7 @@ impl<T: Send + 'static> CallResult<T> {
     fn relayed(relay: &Relay, work: impl FnOnce() -> T + Send + 'static) -> Self {
         let (sender, result) = oneshot::channel();
         let call = move || {
-            // A call with a dropped future does not run.
+            // A call whose future was dropped does not run.
             if !sender.is_closed() {
                 let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
             }

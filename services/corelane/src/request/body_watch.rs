@@ -97,7 +97,7 @@ struct WatchedBody {
     /// `waits` at the last sweep, and the time when a sweep first saw that value.
     seen: u32,
     since: Instant,
-    /// The value of `received` at the last sweep, and whether the reader waited.
+    /// The value of `received` at the last sweep, and whether the reader was waiting.
     received: u64,
     waited: bool,
     left: Duration,

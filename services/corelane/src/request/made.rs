@@ -39,7 +39,7 @@ const PIECE: usize = 64 * 1024;
 
 const ID_LINE: &[u8] = b"x-request-id: ";
 
-/// A response with its head ready.
+/// A response whose head is ready.
 pub(crate) type Made<S> = Response<ReplyBody<<S as HttpService>::Body>>;
 
 /// The response for a handler's result. `wrap` wraps its body.
@@ -56,7 +56,7 @@ where
         Ok(response) if response.status().is_informational() => informational(response, in_flight),
         Ok(mut response) => {
             if response.status() == StatusCode::SERVICE_UNAVAILABLE || in_flight.grpc.is_some() {
-                // Set by an upstream server whose handler did run.
+                // Set by a server behind this one whose handler did run.
                 response.headers_mut().remove(NOT_STARTED);
             }
             if in_flight.grpc.is_some() && problem::is_document(response.headers()) {

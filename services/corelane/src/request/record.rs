@@ -34,7 +34,7 @@ pub(crate) struct RequestRecord {
     kind: KindIndex,
     version: Version,
     begun: Tick,
-    /// Nanoseconds since the accept of its connection.
+    /// Nanoseconds from accepting the connection to the start of the request.
     accept: Option<u64>,
     started: Option<Tick>,
     made: Option<Tick>,

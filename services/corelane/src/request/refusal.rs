@@ -83,7 +83,7 @@ pub(super) fn refusal(
         return Some((RequestRefusal::UriTooLong, problem));
     }
     let (bytes, allowed) = (request.body().size_hint().lower(), lane.limits.body_bytes);
-    // Otherwise only the service knows the limit of the route.
+    // Otherwise, only the service knows the route's limit.
     if bytes > allowed && LARGEST_BODY.load(Relaxed) <= allowed {
         return Some((RequestRefusal::BodyTooLarge, too_large(allowed)));
     }

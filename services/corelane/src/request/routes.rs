@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) const OTHER: &str = "other";
 
-/// Maximum number of templates; each one needs counters in every lane.
+/// Maximum number of templates. It is limited because each template needs counters in every lane.
 pub(crate) const MAX_ROUTES: usize = 64;
 
 /// Default and maximum number of templates that are learnt from the service.

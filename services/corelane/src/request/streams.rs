@@ -37,7 +37,7 @@ impl Streams {
         self.upgrade.take()
     }
 
-    /// Resets streams of clients that stalled for too long, and calls `ended` for each.
+    /// Resets the streams of clients that have stalled for too long, and calls `ended` for each.
     pub(crate) fn expire(&self, patience: &Patience, ended: impl FnMut(Cut)) {
         let waiting = self.waiting.all();
         waiting.iter().filter_map(|(_, sending)| sending.expire(patience)).for_each(ended);

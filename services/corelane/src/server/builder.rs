@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// How new connections are assigned to lanes. Default: [`Placement::Hashed`].
+    /// Sets the policy for assigning new connections to lanes. Default: [`Placement::Hashed`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.0.placement = placement;
         self

@@ -13,7 +13,7 @@ use crate::slow::priority::Priority;
 pub(crate) struct SlowCounters {
     /// Requests that the lane handed over. Written by the lane.
     pub(crate) handed_over: Count,
-    /// Requests taken over from other lanes. Written by the slow lane.
+    /// Requests that this slow lane took over from other lanes. Written by the slow lane.
     pub(crate) stolen: Count,
     pub(crate) waiting: AtomicU64,
     pub(crate) running: AtomicU64,

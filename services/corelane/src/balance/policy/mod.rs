@@ -11,7 +11,7 @@
 //! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
 //! lane picks the connections: it compares the load that each connection caused during the
 //! observation with [the rest](Transfer::take) of the plan. If a single connection keeps the lane
-//! busy, the lane hands over nothing and the plan fails.
+//! busy, the lane does not hand over any connection and the plan fails.
 
 use std::time::{Duration, Instant};
 
@@ -183,7 +183,7 @@ pub(super) struct Policy {
     lanes: Vec<Gauge>,
     last: Option<Instant>,
     state: PlanStage,
-    /// Consecutive plans without effect that are not yet forgiven.
+    /// Consecutive plans that had no effect and have not been forgiven yet.
     failures: u32,
     /// The time when lanes were last uneven or a failure was last forgiven.
     restless: Option<Instant>,

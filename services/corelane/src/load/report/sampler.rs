@@ -77,7 +77,7 @@ impl Sampler {
 }
 
 /// Moves `old` towards `new` for `elapsed`: `old·e + new·(1 − e)`, `e = exp(−elapsed/τ)`, like the
-/// kernel's load average (kernel/sched/loadavg.c). Later samples weigh more.
+/// kernel's load average (kernel/sched/loadavg.c). Later samples carry more weight.
 fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
     let kept = (-elapsed.div_duration_f64(SMOOTHED_OVER)).exp();
     old * kept + new * (1.0 - kept)
@@ -86,7 +86,7 @@ fn smooth(old: f64, new: f64, elapsed: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 struct LaneUse {
     last: Reading,
-    /// Time counted as busy that the lane's counter does not contain yet.
+    /// Time counted as busy that the lane's counter does not include yet.
     ahead: Duration,
 }
 

@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// `4 5` for two pinned lanes, `- -` for two that are not.
+    /// `4 5` for two pinned lanes, `- -` for two unpinned lanes.
     fn text(lanes: &[Option<usize>]) -> String {
         let cpus = lanes.iter().map(|cpu| cpu.map_or("-".to_owned(), |cpu| cpu.to_string()));
         cpus.collect::<Vec<_>>().join(" ")

@@ -119,7 +119,7 @@ impl OwnThread {
     }
 }
 
-/// CPU time of a thread of this process; `None` after its exit.
+/// CPU time of a thread of this process, or `None` after the thread has exited.
 fn time_of(thread: Pid) -> Option<Duration> {
     // Equals pthread_getcpuclockid(3) for a thread id of this process: the inverted bits, then the
     // flags of a per-thread clock (4) for scheduler time (2).

@@ -138,8 +138,8 @@ impl Connection {
         self.cut_off.get()
     }
 
-    /// Requests lost if the connection is cut now: requests in flight, and a response not yet
-    /// completely in the socket.
+    /// Requests that would be lost if the connection were cut now: requests in flight, and a
+    /// response that is not yet completely in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
         let open = self.in_flight() + self.upgrades();
         open.max(u64::from(self.is_unflushed()))

@@ -35,7 +35,7 @@ use crate::server::exposition::{CONTENT_TYPE as METRICS_TYPE, Exposition, classi
 use crate::server::settings::Settings;
 use crate::server::shared::Shared;
 
-/// The server's own paths, without the files of its pages.
+/// The server's own paths, excluding the files of its pages.
 const PATHS: [&str; 6] = ["/", "/healthz", "/readyz", "/metrics", "/lanes", "/lanes.html"];
 
 pub(crate) fn is_own(path: &str) -> bool {
