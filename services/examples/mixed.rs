@@ -1,5 +1,5 @@
-//! Every kind of exchange on one port: pages, server-sent events, WebSockets and gRPC. They all end
-//! when a drain starts, so that no client is cut off.
+//! Every kind of exchange on one port: pages, server-sent events, WebSockets and gRPC. All
+//! exchanges end when a drain starts, so that no client is cut off.
 //!
 //! ```sh
 //! VERSION=2 cargo run -p corelane-examples --bin mixed 127.0.0.1:8080 127.0.0.1:8081
@@ -66,7 +66,7 @@ async fn echo(State(service): State<Service>, upgrade: WebSocketUpgrade) -> Resp
     upgrade.on_upgrade(async move |socket| repeat(socket, service.lane.draining()).await)
 }
 
-/// Echoes messages until the drain, which closes with code 1001.
+/// Echoes messages until the drain, and then closes the WebSocket with code 1001.
 async fn repeat(mut socket: WebSocket, mut draining: Draining) {
     loop {
         let message = tokio::select! {

@@ -104,7 +104,7 @@ fn stream_of(numbers: &[u64]) -> tonic::Request<impl tokio_stream::Stream<Item =
 async fn calls(client: &mut Counter) {
     let status = add(client, "/example.Counter/Drop", 1).await.expect_err("no such call");
     assert_eq!(status.code(), Code::Unimplemented);
-    // The status is in the head of the response, which has no body.
+    // The response has no body, so the status is in its head.
     assert_eq!(status.message(), "/example.Counter/Drop");
 
     client.ready().await.expect("connected");
@@ -163,9 +163,9 @@ async fn grpc_through_a_gateway() {
     every_lane_has_streams(&client).await;
 }
 
-/// Uses one client connection. Streams open at the same time use several gateway connections with
-/// four streams each, and the kernel picks the lane of a connection at random. With two lanes, all
-/// 40 streams land on one lane once in 500 runs. With 72 streams, this happens once in 100,000
+/// Uses one client connection. Concurrent streams are spread over several gateway connections, with
+/// four streams on each, and the kernel picks the lane of a connection at random. With two lanes,
+/// all 40 streams land on one lane once in 500 runs. With 72 streams, this happens once in 100,000
 /// runs.
 async fn every_lane_has_streams(client: &Counter) {
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);

@@ -145,7 +145,7 @@ fn copy(
     })
 }
 
-/// Reads a consistent version of an entire file. Fails if it has grown beyond `most` bytes.
+/// Reads a consistent version of an entire file. Fails if the file has grown beyond `most` bytes.
 fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
     let Opened { file, stamp } = opened;
     for _ in 0..ATTEMPTS {

@@ -97,7 +97,8 @@ impl Accepted {
     }
 }
 
-/// Weight of an element in thousandths (section 12.4.2): 1 if none is given, `None` if invalid.
+/// Weight of an element in thousandths (section 12.4.2): 1 if no weight is given, and `None` if the
+/// weight is invalid.
 fn quality(weight: &str) -> Option<u16> {
     let weight = weight.trim_matches([' ', '\t']);
     if weight.is_empty() {

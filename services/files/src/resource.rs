@@ -99,8 +99,8 @@ impl Representation {
     }
 }
 
-/// Maximum number of headers in a response, including those that servers add, so that the map does
-/// not grow; and the next larger map size.
+/// Maximum number of headers in a response, including headers that servers add, so that the map
+/// does not grow. `MOST_ROOM` is the next larger map size.
 const ROOM: usize = 12;
 const MOST_ROOM: usize = 24;
 

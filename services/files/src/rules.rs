@@ -8,9 +8,9 @@ use http::header::HeaderValue;
 /// client sees a stale file, and an unchanged file costs only a 304.
 const DEFAULT: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Cache-Control rules: `pattern: value`, separated by semicolons. The first rule whose pattern
-/// matches a file's path below the root applies. If no pattern matches, `no-cache` applies. In a
-/// pattern, `*` matches any characters, including slashes.
+/// Cache-Control rules: `pattern: value`, separated by semicolons. A file gets the first rule whose
+/// pattern matches its path below the root, or `no-cache` if no pattern matches. In a pattern, `*`
+/// matches any characters, including slashes.
 ///
 /// ```
 /// use corelane_files::Rules;

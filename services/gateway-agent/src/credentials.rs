@@ -91,7 +91,7 @@ impl Credentials {
         }
     }
 
-    /// A line for each filter without a file.
+    /// Returns a line for each filter that has no file.
     pub(crate) fn missing(&self) -> String {
         let mut words = String::new();
         for (name, kept) in self.lock().iter().filter(|(_, kept)| !kept.file.exists()) {

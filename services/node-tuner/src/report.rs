@@ -12,7 +12,7 @@ use crate::settings::Output;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     Ok,
-    /// The setting is not as wanted.
+    /// The setting does not have the wanted value.
     Differs,
     /// The setting does not exist in this kernel, hardware or virtual machine, or would have no
     /// effect.
@@ -54,7 +54,8 @@ pub(crate) struct Row {
     /// Previous value, if this pass has changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changed_from: Option<String>,
-    /// Whether the setting has left the profile, so that its original value is written back.
+    /// Whether the profile no longer contains the setting, so that its original value is written
+    /// back.
     #[serde(skip)]
     pub(crate) leaving: bool,
 }
@@ -67,7 +68,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Settings that are not as wanted.
+    /// Number of settings that do not have the wanted value.
     pub(crate) fn differs(&self) -> usize {
         self.count(State::Differs)
     }
@@ -114,7 +115,7 @@ const WIDTH: usize = 120;
 /// Maximum width of a value; longer values, such as lists of names, are truncated.
 const VALUE: usize = 27;
 
-/// One line per setting, followed by the reasons for settings that are not as wanted.
+/// One line per setting, followed by the reasons for settings that do not have the wanted value.
 fn table(report: &Report) -> String {
     let cells: Vec<[String; 4]> = report.knobs.iter().map(cells).collect();
     let head = ["SETTING", "STATE", "ACTUAL", "WANTED"].map(str::to_owned);

@@ -57,8 +57,8 @@ impl Tree {
         }
     }
 
-    /// Replaces a file on disk durably, with its mode and owner. After a crash it has either the
-    /// old or the new content (rename(2)).
+    /// Replaces a file on disk durably, with its mode and owner. After a crash, the file has either
+    /// the old or the new content (rename(2)).
     pub(crate) fn replace(&self, path: &str, content: &[u8]) -> io::Result<()> {
         let place = followed(self.place(path)?)?;
         let before = fs::metadata(&place)?;

@@ -30,7 +30,7 @@ const YEAR: Duration = Duration::from_secs(31_557_600);
 /// The setting that decides whether lanes have slow lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlowMode {
-    /// Only if the lanes are pinned.
+    /// Lanes have slow lanes only if the lanes are pinned.
     Auto,
     On,
     Off,

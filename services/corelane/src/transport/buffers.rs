@@ -42,7 +42,7 @@ pin_project! {
 }
 
 impl<S: HttpService> ReplyState<S> {
-    /// Polls for the head of a response, which becomes ready only once.
+    /// Polls for the response head, which becomes ready only once.
     pub(super) fn poll_reply(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HeadResult<S>> {
         match self.project() {
             ReplyStateProjection::Reply { reply } => reply.poll(cx),
@@ -50,8 +50,8 @@ impl<S: HttpService> ReplyState<S> {
         }
     }
 
-    /// Polls for the next bytes of the body. Returns `None` at its end. Omits trailers, because no
-    /// plain request announces that its client accepts them (RFC 9110 section 6.5.1).
+    /// Polls for the next bytes of the body. Returns `None` after the last byte. Omits trailers,
+    /// because no plain request announces that its client accepts them (RFC 9110 section 6.5.1).
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -8,7 +8,7 @@ use crate::metrics::Moved;
 use crate::request::connection::Connection;
 use crate::transport::resting::Leave;
 
-/// How often connections park and move without a need to.
+/// Settings for parking and moving connections more often than necessary.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chaos {
     /// The same seed selects the same connections if clients behave the same.
@@ -17,7 +17,7 @@ pub struct Chaos {
     pub move_one_in: u64,
     /// One wait in this many ends in the parking lot. 0 disables parking.
     pub park_one_in: u64,
-    /// Whether lanes always lend their connections, as if a handler blocked them.
+    /// Whether lanes always lend their connections, as if a handler were blocking the lanes.
     pub lend: bool,
     /// A rule to break.
     pub broken: Option<Rule>,

@@ -87,8 +87,8 @@ impl Connections {
         }
     }
 
-    /// The place to move a connection to that was just polled, is waiting and has no request. Runs
-    /// after each such poll and reads only one cell while there is nothing to do.
+    /// Returns where to move a connection that was just polled and is waiting without a request.
+    /// Runs after each such poll and reads only one cell if there is nothing to do.
     #[inline]
     pub(crate) fn due(&self, connection: &Connection) -> Option<Leave> {
         if self.lane.polls.is_raised() { self.ask(connection) } else { None }

@@ -36,8 +36,8 @@ use crate::transport::upgrade::{UpgradableStream, upgrade};
 const STREAMS: u32 = 100;
 
 /// Bytes of request bodies that an HTTP/2 client may send before the service reads them, per stream
-/// and per connection. The default of HTTP/2 (64 KiB) slows uploads down, whereas with hyper's
-/// default (1 MiB), 1,000 connections may hold 1 GiB.
+/// and per connection. HTTP/2's default (64 KiB) slows down uploads, whereas 1,000 connections
+/// could hold 1 GiB at hyper's default (1 MiB).
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
@@ -48,8 +48,8 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// until the end of the connection's turn.
 const HEADER_LISTS: u32 = 4;
 
-/// Response bytes that h2 buffers beyond the client's window. With hyper's 400 KiB, 100 streams of
-/// a client that does not read would hold 40 MB.
+/// Response bytes that h2 buffers beyond the client's window. With hyper's default of 400 KiB, a
+/// client that does not read could hold 40 MB with 100 streams.
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// Maximum streams that a client opens and resets before they are processed, and maximum streams
@@ -82,8 +82,8 @@ impl HttpSettings {
             // a request is waiting.
             .half_close(true)
             .max_buf_size(limits.header_bytes);
-        // With an explicit limit, hyper clears its field table for each request, about 1,000
-        // instructions. The default limit costs nothing.
+        // With an explicit limit, hyper clears its field table for each request, which takes about
+        // 1,000 instructions. The default limit costs nothing.
         if limits.headers != HYPER_HEADERS {
             http1.max_headers(limits.headers);
         }

@@ -59,7 +59,7 @@ pub(crate) fn refused_head(
                  and begins with its connection preface",
             ))
         }
-        // The size of the head was checked earlier.
+        // The head's size was checked earlier.
         None if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
             Some(too_many_headers(limits.headers))
         }
@@ -73,7 +73,7 @@ pub(crate) fn refused_head(
 
 pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends a final response whatever the request, and closes the connection.
+/// Sends a final response regardless of the request, and closes the connection.
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
     let final_response = async {
         say(lane, &mut socket, problem, true).await?;

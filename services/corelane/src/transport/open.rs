@@ -92,7 +92,7 @@ async fn open(
 ) -> Option<Opened> {
     let ours = Rc::clone(connection);
     let opened = async {
-        // Boxed to spare other connections its buffers.
+        // Boxed so that other connections do not need space for its buffers.
         if proxied && !Box::pin(read_proxy_header(&mut socket, connection)).await? {
             return Ok(None);
         }
@@ -156,8 +156,8 @@ async fn accept(
     if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
-    // Boxed, and only after the first byte: a handshake needs over a kilobyte, and plain or silent
-    // connections need not pay for it.
+    // Boxed, and allocated only after the first byte, because a handshake needs over a kilobyte,
+    // which plain or silent connections should not have to pay for.
     Box::pin(answer(first[0], socket, tls, connection, lane)).await
 }
 

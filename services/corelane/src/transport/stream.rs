@@ -17,7 +17,8 @@ use crate::request::connection::{Closing, Connection, Order};
 use crate::transport::connections::Registration;
 use crate::transport::final_response::{final_response, refused_head};
 
-/// Maximum bytes read ahead while a request is waiting. A close behind more input is noticed later.
+/// Maximum bytes read ahead while a request is waiting. If more input than that precedes a close,
+/// the close is noticed later.
 const READ_AHEAD: usize = 2048;
 
 /// Responses up to this size are copied into one buffer. A vectored write would cost more, because
@@ -184,7 +185,8 @@ impl Stream {
     }
 }
 
-/// Writes bytes of another protocol. The client must read some of them within the write timeout.
+/// Writes bytes of another protocol. The client must read some of the bytes within the write
+/// timeout.
 fn poll_upgraded<T>(
     socket: &mut Socket,
     connection: &Connection,

@@ -36,9 +36,9 @@ pin_project! {
         future: F,
         waiting: Option<WaitingStream>,
         streams: Rc<Streams>,
-        // Set for the output of an upgraded stream, which is open for as long as the task runs. The
-        // write timeout cannot apply to this output. hyper hides whether it is waiting for the
-        // window or the service, and how much of a write the client has accepted.
+        // Set if this is the output of an upgraded stream. The stream is open for as long as the
+        // task runs. The write timeout cannot apply to this output. hyper hides whether it is
+        // waiting for the window or the service, and how much of a write the client has accepted.
         upgrade: Option<Box<Exchange>>,
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn upgrade<S: HttpService>(
 ) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         let result = poll_fn(|cx| poll(&mut http, &connection, cx)).await;
-        // hyper keeps the stream if it has not handed it over.
+        // If hyper has not handed over the stream, it still owns the stream.
         if http.into_parts().is_none() {
             connection.end_http();
         }

@@ -71,7 +71,7 @@ async fn connect(world: &World, rng: &mut Rng) -> Result<(), String> {
     let unconnected = |error: io::Error| format!("{NO_CONNECTION}: {error}");
     let mut socket = connect_tcp(world, rng).await.map_err(unconnected)?;
     let port = socket.local_addr().map_err(unconnected)?.port();
-    // Only while the connection is open.
+    // The queues can be read only while the connection is open.
     let more = |what| format!("{what}; {}", queues(port));
     match &world.tls {
         None => talk(world, &mut socket, rng).await.map_err(more),
@@ -277,7 +277,7 @@ fn queues(port: u16) -> String {
     ends.collect::<Vec<_>>().join(", ")
 }
 
-/// Usually no pause, otherwise up to 2 ms.
+/// Pauses for up to 2 ms, but usually not at all.
 async fn pause(rng: &mut Rng) {
     match rng.u8(0..10) {
         0..5 => {}

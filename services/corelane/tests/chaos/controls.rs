@@ -8,13 +8,14 @@ use crate::run::{Counts, Course, MANY, Race, alone};
 use crate::script::Habit;
 use crate::support::PATIENCE;
 
-/// Responses after which an undetected fault counts as missed.
+/// Number of responses after which a fault that has not been detected counts as missed.
 const ANSWERS: u64 = 40_000;
 
 fn start(broken: Option<Rule>, habit: Habit, move_one_in: u64, answers: u64) -> Race {
     let chaos = Chaos { seed: 1, move_one_in, park_one_in: 0, lend: false, broken };
     let enough = Counts { answers, ..Counts::default() };
-    // Short if bytes are lost on purpose; otherwise long enough for a busy machine.
+    // The timeout is short if bytes are lost on purpose, and otherwise long enough for a busy
+    // machine.
     let patience = if broken.is_some() { Duration::from_secs(5) } else { PATIENCE };
     let (lanes, connections) = (2, MANY);
     Course { lanes, connections, plain: true, tls: false, habit, patience, chaos, enough }.start()

@@ -58,7 +58,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let _alone = alone();
     let events = events().div_ceil(2);
     let mut all = Counts::default();
-    // A dry run opens files that the process opens only once.
+    // Starts with a dry run, because the process opens some files only once.
     let nothing = moving(Counts::default());
     nothing.for_each(|course| course.start().finish().assert_clean("a first server"));
     for course in moving(Counts { moves: events, parkings: events, ..Counts::default() }) {

@@ -117,7 +117,7 @@ impl Race {
         self
     }
 
-    /// Waits for the counts or the first fault.
+    /// Waits until the counts are reached or the first fault occurs.
     pub(crate) fn wait(&self) -> Counts {
         let enough = self.course.enough;
         self.wait_until(|counts| counts.reach(&enough) || self.world.ledger.faults() > 0)

@@ -15,11 +15,11 @@ pub(crate) enum Habit {
     /// Plain requests, one at a time.
     Single,
     Long,
-    /// Two requests with late readers; the second is split in two.
+    /// Two requests whose bodies are read late. The second request is split in two.
     Late,
     /// A mix of all requests, mostly HTTP/1.0.
     Old,
-    /// Mostly plain requests; one in fifty moves its connection to hyper.
+    /// Mostly plain requests, but one in fifty moves its connection to hyper.
     Usual,
 }
 
@@ -88,8 +88,8 @@ impl Script {
         Script { requests, ending, cut: None }
     }
 
-    /// Two requests whose bodies are read after both responses. The second is split inside its
-    /// body.
+    /// Two requests whose bodies are read after both responses. The second request is split inside
+    /// its body.
     fn late(ledger: &Ledger, rng: &mut Rng) -> Script {
         let late = |length| {
             let number = ledger.issue();

@@ -126,7 +126,7 @@ fn a_lane_that_cannot_begin_holds_no_connection_hostage() {
     }
 }
 
-/// False if the connection failed to open. Once open, it must be answered.
+/// False if the connection failed to open. A connection that opens must get a response.
 fn ask(address: SocketAddr) -> bool {
     // The handshake came too late, so no connection was lost.
     let Ok(mut socket) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else {
@@ -154,7 +154,7 @@ fn drains_under_load_lose_nothing() {
                         loop {
                             match ask(address) {
                                 true => drop(answered.fetch_add(1, Ordering::Relaxed)),
-                                // Merely slow, unless the server is draining.
+                                // The server is merely slow, unless it is draining.
                                 false if handle.phase() == Phase::Serving => {}
                                 false => break,
                             }
@@ -296,12 +296,12 @@ fn a_server_out_of_files_rests_and_goes_on_when_files_are_freed() {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Two listeners retry every 50 ms. A busy loop would reach 10,000.
+        // Two listeners retry every 50 ms. A busy loop would reach 10,000 failures.
         let tries = 2 * (since.elapsed().as_millis() as u64 / 50 + 2);
         assert!(errors <= tries, "{placement}: {errors} accepts failed, expected up to {tries}");
         assert_eq!(first.get("/").status, 200, "{placement}: connections it has are served");
 
-        // Closing an answered connection frees a descriptor for the next.
+        // Closing a connection after its response frees a descriptor for the next connection.
         std::thread::scope(|scope| {
             for mut client in clients {
                 scope.spawn(move || assert_eq!(client.read_answer().status, 200, "{placement}"));

@@ -101,7 +101,7 @@ fn the_docs_list_every_field_of_lanes() {
     paths(&view, "", &mut shown);
     let documented = documented("Lanes");
     let documented: BTreeSet<_> = documented.iter().filter_map(|row| first_name(row)).collect();
-    // No handler is being polled; the stall tests cover that case.
+    // No handler is being polled here. The stall tests cover these fields.
     let polling = ["route", "method", "for_ms"].map(|name| format!("lanes[].polling.{name}"));
     shown.remove("lanes[].polling");
     shown.extend(polling);
@@ -249,7 +249,7 @@ fn silent_connections_do_not_keep_probes_out() {
     let silent: Vec<_> = (0..300).map(|_| connect_from([127, 0, 0, 1], server.admin)).collect();
     let probe = |source| connect_from(source, server.admin).get("/healthz").status;
     assert_eq!((probe([127, 0, 0, 2]), probe([127, 0, 0, 1])), (200, 200));
-    // The oldest were closed first.
+    // The oldest connections were closed first.
     let mut first = silent.into_iter().next().expect("300");
     assert!(first.read_to_close().is_empty());
 }

@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use rstest::rstest;
 
-/// One slot and a queue of one.
+/// Starts a server with one slot and room for one queued request.
 fn start(way: Way) -> (Running, Handlers) {
     let handlers = Handlers::new();
     let limits = Limits { slots: 1, queue: 1, ..Limits::default() };

@@ -52,7 +52,8 @@ impl Example {
         answer.text()
     }
 
-    /// SIGTERM, as Kubernetes sends it; takes as long as load balancers need to notice.
+    /// Sends SIGTERM, as Kubernetes does, and waits for the exit. The drain first gives load
+    /// balancers time to notice.
     fn terminate(self) {
         self.ask_to_end();
         self.end();
@@ -132,8 +133,8 @@ fn axum_router() {
 #[test]
 fn per_lane_state() {
     let example = Example::start("per_lane_state");
-    // Each lane counts on its own, so one of them reaches two after at most one response per lane
-    // plus one.
+    // Each lane has its own counter, so with one response more than there are lanes, some lane has
+    // reached two.
     let twice = |_| example.get("/a").ends_with("was asked 2 times for /a\n");
     assert!((0..=MOST_LANES).any(twice));
     assert!(example.get("/b").ends_with("was asked 1 times for /b\n"));

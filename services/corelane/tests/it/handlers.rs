@@ -126,7 +126,7 @@ fn a_call_whose_client_left_is_not_made() {
     server.wait_for_in_flight(1);
     release.send(()).expect("the call waits");
     assert_eq!(running.read_answer().status, 200);
-    // Follows the first call directly: the second never ran.
+    // This call directly follows the first call, so the second call never ran.
     running.send_get("/block");
     blocked.recv_timeout(PATIENCE).expect("the call is made");
     release.send(()).expect("the call waits");

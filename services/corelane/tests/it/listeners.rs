@@ -101,14 +101,14 @@ fn every_placement_serves_every_listener(
     }
 }
 
-/// Attempts to get a round in which every lane keeps its CPU.
+/// Maximum attempts to get a round in which every lane keeps its CPU.
 const ROUNDS: usize = 20;
 
 fn two_lanes(path: &Path) -> Builder {
     builder().listen(Listen::unix(path)).lanes(Lanes::Count(2)).routes(["/block"])
 }
 
-/// Sends one request per connection and counts those that lane 0 answers.
+/// Sends one request per connection and counts the responses from lane 0.
 fn answers_of_lane_0(clients: &mut [Client<UnixStream>]) -> usize {
     clients.iter_mut().map(|client| client.get("/").text()).filter(|lane| lane == "0").count()
 }

@@ -105,7 +105,8 @@ fn a_connection_gets_each_report_once() {
         }
         seen.iter().all(|reports| reports.len() >= 10)
     });
-    // One report per 100 ms, the first immediately; one may already exist.
+    // The server creates one report per 100 ms, the first of them immediately. One report may
+    // already exist.
     let made = begun.elapsed().as_millis() / 100 + 2;
     for reports in &seen {
         assert!(reports.len() as u128 <= made, "{} of {made}", reports.len());

@@ -1,4 +1,4 @@
-//! Moving connections to another lane between requests, unnoticed by clients.
+//! Tests that clients do not notice when connections move to another lane between requests.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -68,7 +68,7 @@ fn lanes(moving: Moving) -> Builder {
         .moving(moving)
 }
 
-/// Without parking, because a delayed client's connection could wake on the other lane.
+/// Parking is off, because a delayed client's connection could wake on the other lane.
 fn in_use(moving: Moving) -> Builder {
     lanes(moving).park_after(None)
 }
@@ -98,7 +98,8 @@ impl Running {
 
     fn connect_to(&self, lane: usize) -> Client {
         let mut others = Vec::new();
-        // In the long run half of them, chosen by the kernel's hash or by whichever lane is free.
+        // In the long run, the lane gets half of the connections, chosen by the kernel's hash or by
+        // which lane is free.
         for _ in 0..200 {
             let mut client = self.connect();
             if client.get("/").text() == lane.to_string() {
@@ -110,8 +111,8 @@ impl Running {
     }
 }
 
-/// Attempts to get a quiet round. A lane without CPU time is not free and loses queued connections
-/// to other lanes.
+/// Maximum attempts to get a quiet round. A lane without CPU time is not free and loses queued
+/// connections to other lanes.
 const ROUNDS: usize = 20;
 
 /// Lane 0 is busier than lane 1: two parked connections, one request in its only slot and one long
@@ -249,7 +250,8 @@ impl Load {
             spawn(move || {
                 let (mut lanes, mut has_moved) = (Vec::new(), false);
                 loop {
-                    // One more request, in case the connection was just moved.
+                    // Sends one more request after `stop`, in case the connection has just been
+                    // moved.
                     let last = stop.load(Ordering::SeqCst);
                     let may_end = drains.load(Ordering::SeqCst);
                     let Some(answer) = client.try_get(target) else {

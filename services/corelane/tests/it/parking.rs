@@ -1,4 +1,4 @@
-//! Parking of idle connections, unnoticed by clients.
+//! Tests that clients do not notice when idle connections are parked.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -50,7 +50,7 @@ fn post(body: &str) -> String {
 fn the_first_byte_wakes_a_parked_connection() {
     let server = start(builder());
     let mut client = server.connect();
-    // With hyper, with hyper after parking, and without hyper.
+    // Served by hyper, by hyper after parking, and without hyper.
     for request in [post("a body"), post("another"), post("")] {
         client.send(request);
         assert_eq!(client.read_answer().status, 200);
@@ -235,7 +235,7 @@ fn a_client_that_leaves_is_not_kept() {
 #[test]
 fn a_body_that_its_handler_did_not_read_is_left_behind() {
     let server = start(builder());
-    // Resembles a request; part of the next one may come with it.
+    // The body resembles a request, and part of the next request may arrive with it.
     let body = "GET /gate HTTP/1.1\r\nHost: test\r\n\r\n";
     let unread = post(body).replace("/echo", "/hello");
     let next = post("next");
@@ -324,7 +324,7 @@ fn connections_with_tls_are_parked_as_well() {
     assert_eq!(client.read_answer().text(), "a body");
     server.wait_for_parked(1);
     let begun = Instant::now();
-    // Partial TLS records survive, too.
+    // Partial TLS records also survive parking.
     let (session, socket) = (&mut client.socket.conn, &mut client.socket.sock);
     session.writer().write_all(post("in pieces").as_bytes()).expect("room");
     let mut records = Vec::new();

@@ -128,7 +128,7 @@ fn a_chunked_body_that_nobody_reads_may_come_after_the_reply(#[values(Plain, Hyp
 #[rstest]
 fn a_reply_announces_the_end_where_the_unread_body_is_large(#[values(Plain, Hyper)] way: Way) {
     let server = Running::start(way.builder(), unread);
-    // Regardless of how much body arrives with the head.
+    // The result does not depend on how much of the body arrives with the head.
     for (length, closes) in [(60_000, false), (70_000, true), (1_000_000, true)] {
         for with_head in [0, 10_000, 50_000] {
             let mut client = server.connect();

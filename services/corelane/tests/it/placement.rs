@@ -36,8 +36,8 @@ fn connect(server: &Running, connections: usize, lanes: usize) -> Vec<Client> {
     clients
 }
 
-/// Attempts to get a quiet round. A lane that lacks CPU time loses queued connections to other
-/// lanes, which makes the distribution uneven.
+/// Maximum attempts to get a quiet round. A lane that lacks CPU time loses queued connections to
+/// other lanes, which makes the distribution uneven.
 const ROUNDS: usize = 20;
 
 /// Checks the distribution. False if connections were stolen, which makes the result unusable.
@@ -74,7 +74,7 @@ fn gets_the_next() -> bool {
     let mut of = spread.iter();
     clients.retain(|_| of.next() == Some(&1));
     server.wait_until("closed", || of_lane(&server, "corelane_connections", 0) == 0);
-    // One by one, because queued connections count with their expected cost.
+    // Opens connections one by one, because a queued connection counts with its expected cost.
     let mut later = Vec::new();
     let came_to = [(); 4].map(|()| {
         let mut client = [server.connect()];

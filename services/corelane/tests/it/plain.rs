@@ -1,4 +1,4 @@
-//! The plain path for simple requests, unnoticed by clients.
+//! Tests that clients cannot tell whether the plain path serves their requests.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -83,7 +83,7 @@ fn a_client_cannot_tell_who_answers_nor_how_its_bytes_arrived() {
     for said in conversations() {
         let bytes = said.as_bytes();
         let [whole, _] = pair.hear(&[bytes]);
-        // Whole, split every three bytes, and byte by byte.
+        // Sends the bytes whole, split in two at every third position, and byte by byte.
         let cuts =
             (0..bytes.len()).step_by(3).map(|at| <[_; 2]>::from(bytes.split_at(at)).to_vec());
         for pieces in cuts.chain([bytes.chunks(1).collect()]) {
@@ -227,7 +227,7 @@ fn a_head_at_its_limits_is_answered_and_beyond_them_refused() {
     let target = |length: usize| format!("/{}", "a".repeat(length - 1));
     assert_eq!((ask(&target(100), ""), ask(&target(101), "")), (200, 414));
     assert_eq!((ask("/", &"a: b\r\n".repeat(9)), ask("/", &"a: b\r\n".repeat(10))), (200, 431));
-    // 25 bytes of lines, 5 around the value, and the empty line.
+    // The overhead is 25 bytes in other lines, 5 bytes around the value, and the empty line.
     let field = |whole: usize| format!("a: {}\r\n", "b".repeat(whole - 32));
     assert_eq!((ask("/", &field(8192)), ask("/", &field(8193))), (200, 431));
 }

@@ -14,7 +14,7 @@ use http_body_util::Full;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use tower::util::BoxCloneSyncService;
 
-/// Runs the process in its own cgroup; drop moves it back.
+/// Runs the process in its own cgroup and moves it back when dropped.
 struct Cpuset {
     directory: PathBuf,
     own: PathBuf,
@@ -65,7 +65,7 @@ impl Drop for Cpuset {
     }
 }
 
-/// Quota of a cgroup: the cpuset's own in v2, a separate one in v1.
+/// Quota of a cgroup: the cpuset's own cgroup in v2, and a separate cgroup in v1.
 struct Quota {
     directory: PathBuf,
     own: Option<PathBuf>,
@@ -113,7 +113,8 @@ fn join(cgroup: &Path) -> std::io::Result<()> {
     fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// This process's cgroup for a controller (v1 or v2), and where to create another one.
+/// This process's cgroup for a controller (v1 or v2), and the directory in which to create another
+/// cgroup.
 fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     let members = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
     let path = |fits: &dyn Fn(&str) -> bool| {
@@ -136,7 +137,7 @@ fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     Ok((own, base))
 }
 
-/// Not captured, so that it is visible for passing tests.
+/// Prints text that is visible even if the test passes, because the harness does not capture it.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "repin: {text}");
 }

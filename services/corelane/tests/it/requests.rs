@@ -198,7 +198,7 @@ fn what_is_refused_before_it_is_a_request_is_counted(#[values(Plain, Hyper)] way
         assert_eq!(answer.status, status, "{head}");
         assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{head}");
         assert!(answer.closes() && client.read_to_close().is_empty(), "{head}");
-        // Some are counted only after both sides have closed.
+        // Some rejections are counted only after both sides have closed the connection.
         drop(client);
         let refused =
             format!("corelane_connections_refused_total{{lane=\"0\",reason=\"{reason}\"}}");

@@ -189,7 +189,7 @@ fn warns_of_requests_without_any_route() {
     let line = log.wait_for(&["WARN", "no request has a route"]);
     let requests =
         line.split("requests=").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    // Checked once a second, at any of these requests.
+    // The lane checks this once a second, so any of these requests may trigger the warning.
     assert!(requests.is_some_and(|requests| (1000..=REQUESTS).contains(&requests)), "{line}");
 }
 
@@ -238,7 +238,7 @@ fn a_route_may_raise_and_lower_the_size_of_bodies(#[values(Plain, Hyper)] way: W
         assert_eq!(send(&server, "/same", 10), fits(10));
         let (status, text) = send(&server, "/same", 11);
         assert!(status == 413 && text.contains("at most 10 bytes"), "{text}");
-        // Some are larger than one read.
+        // Some of these bodies are larger than one read.
         for length in [10, 11, 1000, 90_000] {
             assert_eq!(send(&server, "/large", length), fits(length));
         }
@@ -263,7 +263,7 @@ fn a_body_that_is_too_large_is_not_asked_for(#[values(Plain, Hyper)] way: Way) {
         client.send(format!("POST {path} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n"));
         assert_eq!(client.read_answer().status, status, "{path}");
     }
-    // Unknown to a handler that ignores the body.
+    // A handler that ignores the body does not notice the limit.
     let mut client = server.connect();
     client.send("POST /unread HTTP/1.1\r\nHost: t\r\nContent-Length: 11\r\n\r\n");
     assert_eq!(client.read_answer().text(), "unread");
@@ -284,7 +284,7 @@ fn a_route_has_its_limits_over_http2() {
                 }
                 let request = request.body(()).expect("a request");
                 let (reply, mut body) = client.send_request(request, false).expect("sent");
-                // Fails after a reset; the response shows that.
+                // This call fails after a reset, but the response then shows the reason.
                 let _ = body.send_data(Bytes::from(vec![b'x'; length]), true);
                 tokio::time::timeout(PATIENCE, reply)
                     .await
@@ -368,7 +368,7 @@ fn a_route_that_raises_the_deadline_outlives_the_servers() {
     let mut client = server.connect();
     client.send_get("/more");
     server.wait_for_in_flight(1);
-    // Started later and stopped by the server's deadline.
+    // This request starts later and is stopped by the server's deadline.
     assert_eq!(server.get("/hang").status, 503);
     gate.add_permits(1);
     assert_eq!(client.read_answer().text(), "through");

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 
-/// Each of these has its own learnt cost.
+/// Routes that each have their own learnt cost.
 const ROUTES: [&str; 6] = ["/brief", "/medium", "/slow", "/long", "/block", "/gate"];
 
 /// Cheaper requests start immediately ([`corelane::BRIEF`]).
@@ -178,7 +178,7 @@ fn a_slow_request_that_has_waited_starts_before_cheaper_ones_that_came_later() {
     control.server.wait_for_in_flight(1);
     slow.send_get("/slow");
     control.wait_for_queued(1);
-    // The handicap is eight times the cost, up to 40 ms, less the time since then.
+    // The handicap is eight times the cost (up to 40 ms), minus the time spent in the queue.
     let since = Instant::now();
     control.server.wait_until("old enough", || since.elapsed() > Duration::from_millis(400));
     medium.send_get("/medium");
@@ -242,7 +242,8 @@ fn gated(
 
 #[test]
 fn every_lane_runs_as_many_requests_as_it_has_slots() {
-    // One lane with many slots, many lanes with one slot, and many with many.
+    // One lane with many slots, several lanes with one slot each, and several lanes with many
+    // slots.
     for (lanes, slots) in [(1, 1024), (2, 1), (2, 1024)] {
         let gate = Arc::new(Semaphore::new(0));
         let waiting: Arc<[Waiting]> = (0..lanes).map(|_| Waiting::default()).collect();

@@ -241,7 +241,7 @@ fn the_admin_port_answers_while_every_lane_is_held() {
     server.wait_until("free", || polling(&lanes_view(&server)) == 0);
 }
 
-/// Far more than one turn wakes.
+/// Far more parked connections than one turn wakes.
 const PARKED: usize = 640;
 
 /// Requests reach parked connections while the lane is blocked past their idle timeout. False if

@@ -56,7 +56,7 @@ fn no_lane_serves_before_all_have_their_services() {
         assert!(metrics.contains("\ncorelane_connections_accepted_total{lane=\"0\"} 0\n"));
         gate.add_permits(1);
         early.iter_mut().for_each(|client| assert_eq!(client.read_answer().status, 200));
-        // Lanes serve slightly before the probe reports it.
+        // The lanes are serving slightly before the probe reports it.
         while Client::connect(admin).get("/readyz").status != 200 {
             thread::yield_now();
         }

@@ -50,7 +50,7 @@ fn framing(input: &[u8]) {
     let whole = follow([bytes].into_iter().filter(|piece| !piece.is_empty()));
     if let Some((at, _, fault)) = &whole {
         assert!(*at <= bytes.len(), "{fault}");
-        // The bytes before the cut are not cut any earlier.
+        // Without the bytes after the cut, the guard does not cut any earlier.
         let passed = [&bytes[..*at]].into_iter().filter(|piece| !piece.is_empty());
         assert!(follow(passed).is_none_or(|(again, ..)| again == *at), "{fault}");
     }

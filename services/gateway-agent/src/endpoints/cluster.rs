@@ -16,7 +16,7 @@ use super::status::Status;
 use super::store::Store;
 use crate::settings::Service;
 
-/// Label with the slice's Service (Kubernetes API, EndpointSlice v1).
+/// Label that names the slice's Service (Kubernetes API, EndpointSlice v1).
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 
 /// Delay to collect further changes, because a rollout step often makes several changes.
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Whether slices were left out for lack of room. Only a new list can admit them.
+    /// Whether slices were left out for lack of room. Only a new list can admit these slices.
     pub(crate) fn overflowed(&self) -> bool {
         self.store().as_ref().is_some_and(Store::overflowed)
     }

@@ -28,7 +28,7 @@ struct Figures {
 }
 
 impl Status {
-    /// Reason why Envoy has no file yet. `None` if this or an earlier agent wrote one.
+    /// Reason why Envoy has no file yet. `None` if this agent or an earlier agent wrote the file.
     pub(crate) fn missing(&self) -> Option<String> {
         let Figures { file, watch_error, write_error, .. } = self.read();
         let error = write_error.or(watch_error);

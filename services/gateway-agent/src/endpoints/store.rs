@@ -49,7 +49,7 @@ impl Store {
         Self { overflowed: false, list: self.list + 1, ..self.clone() }
     }
 
-    /// Forgets slices that the list lacked. Returns whether any were forgotten.
+    /// Forgets slices that were missing from the list. Returns whether there were any.
     pub(crate) fn finish_list(&mut self) -> bool {
         let (before, list) = (self.slices.len(), self.list);
         self.slices.retain(|_, known| known.list == list);
@@ -63,7 +63,7 @@ impl Store {
         known.is_some()
     }
 
-    /// Whether slices were left out for lack of room. Only a new list can admit them.
+    /// Whether slices were left out for lack of room. Only a new list can admit these slices.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }

@@ -15,8 +15,8 @@ use super::status::Verdict;
 /// No cluster has this name, so requests get the response for a missing cluster.
 const NOWHERE: &str = "invalid-backend";
 
-/// Envoy routes for one match. The fields determine their order among other routes (Gateway API),
-/// before the route's age.
+/// Envoy routes for one match. Entries are ordered by these fields (Gateway API) before they are
+/// ordered by the route's age.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) order: Reverse<[usize; 5]>,

@@ -116,8 +116,8 @@ fn read(secret: &Secret) -> Result<Arc<Certificate>, String> {
     certificate.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// The reason for a rejection by the API server. Unlike a broken connection, it affects every
-/// agent.
+/// The reason for a rejection by the API server. Unlike a broken connection, a rejection affects
+/// every agent.
 fn refusal(error: &Error) -> Option<String> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403 => Some(

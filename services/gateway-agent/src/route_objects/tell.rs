@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Another pod was faster, or the object is gone. The watch delivers the new state.
 const OUTDATED: [u16; 2] = [404, 409];
 
-/// Writes each status that differs from the object's. Never returns.
+/// Writes each status that differs from the object's current status. Never returns.
 pub(crate) async fn tell(client: &Client, mut statuses: Receiver<Vec<Status>>) {
     loop {
         let all = statuses.borrow_and_update().clone();

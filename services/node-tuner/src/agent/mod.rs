@@ -157,7 +157,7 @@ fn not_yet(words: &str) -> Answer {
 fn audit(facts: &Facts, as_json: bool) -> Answer {
     let Some(pass) = &facts.pass else { return not_yet("the first pass has not ended") };
     if as_json {
-        // The JSON of `audit --output json`, plus fields that only an agent has.
+        // The output of `audit --output json`, plus fields that only an agent can report.
         let mut value: Value = serde_json::from_str(&pass.report.json()).unwrap_or_default();
         value["mode"] = json!(facts.mode.text());
         value["journal"] = json!(pass.journalled);

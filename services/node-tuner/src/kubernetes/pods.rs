@@ -11,7 +11,7 @@ use crate::proof::{Container, Pod};
 /// The kubelet's ID of a static pod (kubernetes.io, "Well-Known Labels, Annotations").
 const OF_A_FILE: &str = "kubernetes.io/config.hash";
 
-/// Lists pods of a node that run or may run, and marks the pods that match the selector.
+/// Lists a node's pods that are running or may run, and marks the pods that match the selector.
 pub(crate) async fn of_node(client: &Client, node: &str, selector: &str) -> kube::Result<Vec<Pod>> {
     let api: Api<core::Pod> = Api::all(client.clone());
     // Served from the API server's cache, because every node sends this request regularly.

@@ -117,7 +117,7 @@ async fn ask(url: &Url, address: SocketAddr) -> Result<NodeProof, String> {
 
 const WIDTH: usize = 120;
 
-/// Text column, after the longest state and the longest check name.
+/// Column where the text starts, after the longest state and the longest check name.
 const WORDS: usize = 6 + 16 + 22;
 
 pub(crate) fn table(nodes: &[NodeProof]) -> String {

@@ -161,7 +161,7 @@ fn asks(container: &Container) -> bool {
     container.checked && container.asked.is_some()
 }
 
-/// A container's processes, at least one.
+/// A container's processes (at least one).
 fn alive(node: &Node, cgroup: &Path) -> Result<Vec<u32>, String> {
     let pids = node.cgroups.processes(cgroup);
     let pids = pids.map_err(|error| format!("its processes cannot be read: {error}"))?;
@@ -338,7 +338,7 @@ mod tests {
             }
         }
 
-        /// The server's result after each change. The API server's data stays the same.
+        /// Returns the server's state after each change. The API server's data stays the same.
         fn looks(&self, changes: &[&dyn Fn()]) -> Vec<State> {
             let container = Container {
                 name: "main".to_owned(),

@@ -180,7 +180,7 @@ pub(crate) struct Agent {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The work that the loop does.
+/// What the loop does in each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Audit,

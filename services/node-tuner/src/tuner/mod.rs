@@ -72,8 +72,9 @@ impl Tuner {
         self.report(&sight, judged, leaving)
     }
 
-    /// Records originals and new values, then writes the settings that differ. Settings that have
-    /// left the profile are restored to their original values. Written rows have `changed_from`.
+    /// Records originals and new values, then writes the settings that differ. Settings that the
+    /// profile no longer contains are restored to their original values. Written rows have
+    /// `changed_from`.
     ///
     /// With `hold`, settings that last only while a file is open are held until `restore` or until
     /// the process exits. Errors occur before any change: the journal could not be written, or
@@ -305,8 +306,8 @@ impl Tuner {
         }
     }
 
-    /// Writes an original back. Returns whether this was necessary. It is not necessary if the file
-    /// is gone. Entries that do not match the catalogue are errors.
+    /// Writes an original back. Returns whether this was necessary. Nothing needs to be written if
+    /// the file is gone. Entries that do not match the catalogue are errors.
     fn put_back(&self, entry: &Entry) -> io::Result<bool> {
         check(entry)?;
         let original = entry.original.bytes();

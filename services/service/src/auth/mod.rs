@@ -306,7 +306,7 @@ impl Auth {
     fn look(&self, seen: &mut Seen) {
         let Some(source) = &self.source else { return };
         let read = tokens::read(&source.file);
-        // If a file is missing once, an editor may have removed it and not created it again yet.
+        // If the file is missing once, an editor may have removed it and not recreated it yet.
         // Kubernetes swaps a symlink atomically, so the file is never missing there.
         let missing = read == Ok(None);
         let was_missing = std::mem::replace(&mut seen.missing, missing);
@@ -376,7 +376,7 @@ mod tests {
             Watched { _folder: folder, file, lane: auth.lane(), auth, seen }
         }
 
-        /// Whether the token is valid after another read of the file.
+        /// Whether the token is valid after the file is reread.
         fn valid(&mut self) -> bool {
             self.auth.look(&mut self.seen);
             let headers =

@@ -124,7 +124,8 @@ impl Key {
             || (possible && secrets::is_sensitive(self.name))
     }
 
-    /// The default for the help and the schema. A service may have taken it from elsewhere.
+    /// The default for the help and the schema. A secret default is hidden, because a service may
+    /// have taken it from another source.
     fn shown_default(&self) -> &'static str {
         let secret = !self.default.is_empty() && self.is_secret();
         if secret { NOT_SHOWN } else { self.default }

@@ -40,7 +40,7 @@ pub(crate) const SLICE: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct ParkingLot {
     parked: RefCell<Table<Parked>>,
-    /// The time when the kernel last rejected a connection, on the sweep clock of the lane.
+    /// The time when the kernel last rejected a connection, on the lane's sweep clock.
     refused: Cell<Option<Instant>>,
     /// Set if the lane parks connections and its event loop runs.
     epoll: OnceCell<AsyncFd<OwnedFd>>,
@@ -51,7 +51,7 @@ pub(crate) struct ParkingLot {
 #[derive(Debug)]
 struct Parked {
     resting: Resting,
-    /// The time when the connection was parked, on the sweep clock of the lane, in one word.
+    /// The time when the connection was parked, on the lane's sweep clock. Takes one word.
     since: Tick,
 }
 

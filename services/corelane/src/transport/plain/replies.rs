@@ -281,7 +281,7 @@ fn status_line(status: StatusCode, extensions: &Extensions, out: &mut Vec<u8>) {
     if status == StatusCode::OK && phrase.is_none() {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
-    // hyper writes the same for a status without a reason phrase.
+    // hyper writes the same text for a status without a reason phrase.
     let usual = || status.canonical_reason().unwrap_or("<none>").as_bytes();
     let phrase = phrase.map_or_else(usual, ReasonPhrase::as_bytes);
     // `write!` would take ten times as long.

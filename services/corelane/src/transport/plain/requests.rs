@@ -82,7 +82,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
         let mut space = ReadBuf::new(&mut input);
         let step = match Pin::new(&mut *self.socket).poll_read(cx, &mut space) {
             Poll::Pending => Flow::Wait(Stage::Head(head)),
-            // hyper decides how to respond to half a head.
+            // hyper decides how to respond to an incomplete head.
             Poll::Ready(Ok(())) if space.filled().is_empty() => {
                 Flow::Go(Stage::HandOver(Box::new(head.freeze())))
             }
@@ -152,7 +152,7 @@ impl<S: HttpService> PlainTurn<'_, S> {
     }
 
     /// Reads the plain request at the start of `bytes` into `place`. Returns the number of bytes
-    /// that belong to it, and the upload for the missing rest of its body.
+    /// that belong to the request, and the upload for any part of its body that has not arrived.
     fn request<'p>(
         &self,
         bytes: &[u8],

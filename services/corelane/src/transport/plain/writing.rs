@@ -75,8 +75,8 @@ impl Outlet {
         self.connection.lane().sends.add(Rc::<Self>::clone(self), reply);
     }
 
-    /// Records that the connection is waiting for a request. Other lanes may borrow it once its
-    /// responses are sent.
+    /// Records that the connection is waiting for a request. Other lanes may borrow the connection
+    /// once its responses have been sent.
     pub(super) fn release(&self, socket: &Socket) {
         if !self.is_behind.get() {
             socket.release();

@@ -75,7 +75,7 @@ pub(super) struct Validity {
     pub(super) not_after: Duration,
 }
 
-/// The certificates in this file's PEM text, of which there is at least one.
+/// The certificates in this file's PEM text (at least one).
 pub(super) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()

@@ -24,7 +24,7 @@ use crate::request::client::ClientIdentity;
 /// Accepts certificates that a trusted CA issued for TLS clients and that name an allowed identity.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// The trusted CAs, of which there is at least one.
+    /// The trusted CAs (at least one).
     authorities: Vec<Authority>,
     subjects: Vec<DistinguishedName>,
     allow: Vec<ClientIdentity>,

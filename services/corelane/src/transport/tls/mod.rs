@@ -17,8 +17,9 @@ pub(crate) use reload::{Loaded, Reload, Termination, Watch};
 /// TLS for clients, set by [`Builder::tls`](crate::Builder::tls).
 ///
 /// TLS 1.2 and 1.3 are supported. ALPN selects the protocol that the client prefers out of `h2` and
-/// `http/1.1` (RFC 7301). Without ALPN, the first bytes decide, as without TLS. Sessions are
-/// resumed with tickets, whose keys stay in this process and are rotated every six hours.
+/// `http/1.1` (RFC 7301). Without ALPN, the first bytes determine the protocol, as they do without
+/// TLS. Sessions are resumed with tickets, whose keys stay in this process and are rotated every
+/// six hours.
 ///
 /// The server rereads the files every [`Tls::reload`] and compares their contents, so it detects
 /// both a swapped symlink in a volume and a file that was overwritten in place. New connections use
@@ -43,7 +44,7 @@ pub struct Tls {
     /// PEM file of the certificate's private key: an unencrypted PKCS #8, PKCS #1 or SEC 1 key for
     /// RSA, ECDSA on P-256 or P-384, or Ed25519. At most 1 MiB.
     pub key: PathBuf,
-    /// How often the files are read again. Default: 10 s. Range: 100 ms to 24 h.
+    /// Interval at which the files are reread. Default: 10 s. Range: 100 ms to 24 h.
     pub reload: Duration,
     /// Which clients may connect. Default: `None`, which lets all clients connect without a
     /// certificate.
@@ -78,8 +79,8 @@ pub struct TlsClients {
     /// PEM file with the CAs that issue client certificates. At most 1 MiB. Expired CAs are not
     /// trusted.
     pub ca: PathBuf,
-    /// The allowed identities. A client must have one of them. At least one identity is required,
-    /// because a CA usually issues certificates to more than one service's clients.
+    /// The allowed identities. A client must have one of these identities. At least one identity is
+    /// required, because a CA usually issues certificates to more than one service's clients.
     pub allow: Vec<ClientIdentity>,
 }
 

@@ -1,4 +1,4 @@
-//! The TLS types without the `tls` feature, which have no values.
+//! The TLS types for builds without the `tls` feature. These types have no values.
 
 use crate::base::error::Error;
 

@@ -23,7 +23,8 @@ use crate::request::client::ClientIdentity;
 /// The TLS state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Termination {
-    /// Locked once per handshake, whose signature costs a thousand times as much.
+    /// Locked once per handshake. A handshake's signature costs a thousand times as much as the
+    /// lock.
     loaded: RwLock<Arc<Loaded>>,
     reloads: [AtomicU64; Reload::ALL.len()],
     up_to_date: AtomicBool,
@@ -52,9 +53,9 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Sessions of `previous` can be resumed if the client CAs are the same. If the CAs differ, its
-    /// tickets cannot be read, including tickets that it issues later for a handshake that has
-    /// already begun.
+    /// Sessions of `previous` can be resumed if the client CAs are the same. If the CAs differ,
+    /// tickets of `previous` cannot be read, including those that it issues later for a handshake
+    /// that has already begun.
     pub(super) fn new(
         contents: &Contents,
         settings: &Tls,

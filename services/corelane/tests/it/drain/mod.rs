@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 const CLEAN: Drained = Drained { cut: 0 };
 
-/// Settles until the test is done.
+/// A settling time that outlasts the test.
 fn settling() -> Drain {
     Drain { settle: DISTANT, deadline: DISTANT, ..Drain::default() }
 }
@@ -249,7 +249,7 @@ fn http2_clients_get_goaway_and_their_replies(#[values(Plain, Hyper)] way: Way) 
         server.wait_for_in_flight(1);
 
         server.handle.drain();
-        // No new streams after GOAWAY; the open stream is finished.
+        // After GOAWAY, the server accepts no new streams but finishes the open stream.
         let refused = async {
             while let Ok(ready) = client.clone().ready().await {
                 client = ready;

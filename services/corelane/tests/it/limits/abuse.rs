@@ -27,7 +27,7 @@ use crate::support::{
     big, builder,
 };
 
-/// Size of one part and of a whole response of [`Parts`].
+/// Sizes of one part and of a whole [`Parts`] response.
 const PART: usize = 32 << 10;
 const WHOLE: usize = 16 * PART;
 
@@ -289,7 +289,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
             tokio::select! {
                 reply = &mut reply => break reply.expect("a reply"),
                 () = tokio::time::sleep(BRIEF / 50) => {
-                    // Fails after the reset, but the response has arrived by then.
+                    // Sending fails after the reset, but the response has arrived by then.
                     let _ = body.send_data(Bytes::from_static(b"x"), false);
                 }
             }

@@ -258,7 +258,8 @@ impl Frames {
         self.add(1, if whole { 5 } else { 1 }, stream, &block);
     }
 
-    /// Returns type, flags and payload of the next frame; `None` once the server has closed.
+    /// Returns the type, flags and payload of the next frame, or `None` once the server has closed
+    /// the connection.
     pub(super) fn read(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         let mut head = [0; 9];
         match self.client.socket.read(&mut head[..1]).expect("no reset") {
@@ -303,7 +304,7 @@ fn a_client_that_speaks_on_after_the_end_is_not_reset(#[values(Plain, Hyper)] wa
     }
     assert_eq!(last, GOAWAY);
     for _ in 0..3 {
-        // Impossible if the first frame caused a reset.
+        // Sending would fail if the first frame had caused a reset.
         client.client.send([&[0, 0, 8, PING, 0, 0, 0, 0, 0][..], &[0; 8]].concat());
         assert_eq!(server.admin_get("/healthz").status, 200);
     }
@@ -330,7 +331,8 @@ fn a_rapid_reset_ends_the_connection(#[values(Plain, Hyper)] way: Way) {
 fn requests_that_are_reset_one_by_one_leave_nothing(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts::default());
     with_client(&server, async |mut client: SendRequest<Bytes>| {
-        // More resets than are allowed for unprocessed streams, but these were all processed.
+        // Resets more streams than allowed for unprocessed streams, but all of these streams were
+        // processed.
         for _ in 0..150 {
             client = client.ready().await.expect("ready");
             let (reply, mut stream) = client.send_request(get("/gate"), true).expect("sent");

@@ -101,7 +101,7 @@ fn what_comes_behind_the_last_request_does_no_harm(#[values(Plain, Hyper)] way: 
     client.send_get("/hello");
     assert!(client.read_answer().closes() && client.read_to_close().is_empty());
     for _ in 0..3 {
-        // Impossible if the first one caused a reset.
+        // Sending would fail if the first request had caused a reset.
         client.send_get("/gate");
         assert_eq!(server.admin_get("/healthz").status, 200);
     }
@@ -120,7 +120,7 @@ fn http2_clients_are_sent_goaway(#[values(Plain, Hyper)] way: Way) {
         with_worker(async {
             let (mut client, connection) = http2(&server).await;
             let mut answered = 0;
-            // No new streams after GOAWAY; open ones are finished.
+            // After GOAWAY, the server accepts no new streams but finishes open streams.
             let refused = async {
                 while let Ok(ready) = client.clone().ready().await {
                     client = ready;
@@ -175,7 +175,8 @@ impl<'a> Pool<'a> {
         Pool { server, client, connection, left: Vec::new(), replies: 0 }
     }
 
-    /// Uses the current connection if it still takes requests, otherwise a new one.
+    /// Uses the current connection if it still accepts requests, and otherwise opens a new
+    /// connection.
     async fn send(&mut self, target: &str) -> ResponseFuture {
         loop {
             let sent = match self.client.clone().ready().await {
@@ -196,8 +197,8 @@ impl<'a> Pool<'a> {
         let reply = loop {
             match self.send(target).await.await {
                 Ok(reply) => break reply,
-                // Sent after the answer to the server's PING, which fixed the last stream to be
-                // processed. The client may retry (RFC 9113 section 6.8).
+                // The request followed the response to the server's PING, which determined the last
+                // stream to process. The client may retry (RFC 9113 section 6.8).
                 Err(error) => assert!(error.is_go_away() && error.is_remote(), "{error}"),
             }
         };
@@ -231,7 +232,7 @@ fn clients_leave_old_connections_without_an_error(#[values(Plain, Hyper)] way: W
     assert!(server.refused("age") >= 200.0, "{}", server.refused("age"));
 }
 
-/// As above, and checks that each one closes cleanly. Returns the number of responses.
+/// As above, and checks that each connection closes cleanly. Returns the number of responses.
 async fn ask(server: &Running, connections: usize) -> u32 {
     let mut pool = Pool::new(server).await;
     pool.leave(connections).await;

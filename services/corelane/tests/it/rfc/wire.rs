@@ -146,7 +146,7 @@ impl Wire {
         Ok(self.buffer.drain(..length).collect())
     }
 
-    /// Reads more; false at the end.
+    /// Reads more bytes, or returns false at the end.
     fn fill(&mut self) -> Result<bool, String> {
         let mut chunk = [0; 4096];
         if self.ended {

@@ -149,7 +149,7 @@ fn a_route_is_decided_by_its_tail() {
 #[test]
 fn the_service_may_say_what_a_route_costs() {
     let builder = settings().cost("/burn/{micros}", Cost::Cheap);
-    // Not in the settings; the lane knows its cost from the builder.
+    // This route is not in the settings, so the lane knows its cost only from the builder.
     let builder = builder.cost("/report/{id}", Cost::Expensive);
     let server = Running::start(builder, Holding::default().factory());
     let mut client = server.connect();
@@ -307,7 +307,7 @@ fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
     server.wait_until("held", || holding.held().contains(&own));
     for client in &mut *rest {
         assert_eq!(ask(client, "/"), other);
-        // Works whether or not the connection is back.
+        // This request works whether or not the connection has been returned.
         assert_eq!(ask(client, "/"), other);
     }
     let [pipelined, halved, last, _] = rest else { unreachable!() };
@@ -327,8 +327,8 @@ fn what_comes_for_a_lane_that_is_held_is_served_by_an_idle_one() {
     for client in [holder, pipelined, halved] {
         assert_eq!(ask(client, "/"), own, "of the connection");
     }
-    // Every connection is lent at least once. A client that is quick may find its connection still
-    // lent.
+    // Every connection is lent at least once. If a client is quick, its connection may still be on
+    // loan.
     let lent = format!("corelane_connections_lent_total{{lane=\"{}\"}}", &own[5..]);
     assert!(server.metric(&lent) >= 4.0);
 }

@@ -91,7 +91,7 @@ impl Every {
                 whole("through")
             }
             "/echo" => whole(request.into_body().collect().await?.to_bytes()),
-            // Endless; sends one part per permit.
+            // An endless body that sends one part per permit.
             "/parts" => {
                 let parts = stream::unfold((self.gate, alive), async |(gate, alive)| {
                     gate.acquire().await.expect("open").forget();

@@ -46,14 +46,14 @@ impl FarEnd {
         let netlink = socket(AddressFamily::NETLINK, SocketType::DGRAM, Some(netlink::SOCK_DIAG));
         let netlink = netlink.expect("sock_diag(7)");
         let far_end = FarEnd { netlink, request: request(server, client), lane };
-        // The client may see it open slightly before the server.
+        // The connection may be open for the client slightly before it is open for the server.
         while far_end.held().is_none() {
             std::thread::yield_now();
         }
         far_end
     }
 
-    /// True once the server has read `sent` bytes and is waiting, or has closed.
+    /// True once the server has read `sent` bytes and is waiting, or has closed the connection.
     pub(crate) fn is_quiet(&self, sent: u64) -> bool {
         let all_read = |held: Held| held.received >= sent && held.unread == 0;
         self.held().is_none_or(all_read) && self.lane_sleeps()

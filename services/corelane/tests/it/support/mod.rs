@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use tower::Service;
 use tower::util::BoxCloneSyncService;
 
-/// Only a broken server exhausts it.
+/// Maximum wait, which only a broken server exceeds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A drain deadline that no passing test reaches.
@@ -127,8 +127,8 @@ pub(crate) fn builder_on(address: Ipv4Addr) -> Builder {
     builder.signals(false).drain(drain).slow_lanes(None)
 }
 
-/// A loopback address unique to this process and `number`. Tests that expect a closed port need it,
-/// because other tests reuse ports of 127.0.0.1.
+/// A loopback address unique to this process and `number`. Tests that expect a closed port need
+/// such an address, because other tests reuse ports of 127.0.0.1.
 pub(crate) fn own_address(number: u8) -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     // Neither 127.0.0.1 nor a broadcast address.
@@ -224,13 +224,13 @@ impl Running {
     /// values that change before the awaited event:
     ///
     /// * Requests count as finished, with all phases but `write`, before the last byte of the
-    ///   response. Connections count, including thefts, wake-ups and moves, before their first
-    ///   request, and their close reason before they close.
+    ///   response. Connections are counted before their first request, including thefts, wake-ups
+    ///   and moves. Their close reason is counted before they close.
     /// * The admin thread updates its own metrics (stalls, phases, plans, CPUs, certificates, lent
     ///   connections) and logs them between scrapes.
     /// * Dependency handles update metrics immediately.
     ///
-    /// The rest lags behind: connection gauges, the `write` phase, and whatever handlers or
+    /// Other values lag behind: connection gauges, the `write` phase, and whatever handlers or
     /// connections release on drop. Use [`Running::wait_for_metric`] for these.
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let text = self.admin_get("/metrics").text();

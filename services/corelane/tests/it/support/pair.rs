@@ -26,7 +26,7 @@ use super::far_end::FarEnd;
 /// Longer than any exchange.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Only a stuck or spinning server exhausts it.
+/// Maximum wait, which only a stuck or spinning server exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -34,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// Response field: the request body ended early.
 const BROKEN_BODY: &str = "broken-body: yes";
 
-/// With and without the plain path.
+/// A server with the plain path and a server without it.
 pub(crate) struct Pair([Host; 2]);
 
 struct Host {
@@ -79,7 +79,7 @@ impl Pair {
     }
 
     /// Sends the pieces to both servers, half-closes and compares the responses. Returns the known
-    /// differences, or an unknown one as an error.
+    /// differences, or an error if there is an unknown difference.
     pub(crate) fn compare(&self, pieces: &[&[u8]]) -> Result<Vec<Known>, String> {
         let [plain_says, hyper_says] = self.hear(pieces);
         explain(&plain_says, &hyper_says)
@@ -92,7 +92,7 @@ impl Pair {
     }
 }
 
-/// Reasons for a difference; `None` if there is no valid one.
+/// Known differences that explain all of the difference, or `None` if they do not.
 pub(crate) fn explain(plain_says: &str, hyper_says: &str) -> Option<Vec<Known>> {
     let [plain_ends, hyper_ends] = [plain_says, hyper_says].map(without_close_after_broken_body);
     let (plain_says, hyper_says) = (in_order(plain_says), in_order(hyper_says));
@@ -136,7 +136,7 @@ impl Host {
                 // The server may wait for the client to read.
                 let _ = client.read_to_end(&mut said);
                 looks += 1;
-                // Fast unless the server waits for CPU.
+                // This loop is fast unless the server is waiting for a CPU.
                 if looks.is_multiple_of(4) {
                     assert!(begun.elapsed() < PATIENCE, "busy for ever after {pieces:?}");
                     thread::sleep(LOOK_AGAIN);

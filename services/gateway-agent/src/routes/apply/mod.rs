@@ -40,7 +40,8 @@ const START: Duration = Duration::from_millis(100);
 /// routed and their retries.
 const STAY: Duration = Duration::from_secs(1);
 
-/// Maximum lifetime of such a cluster. Requests still running then continue, but without retries.
+/// Maximum lifetime of such a cluster. Requests that are still running after that time continue,
+/// but without retries.
 const STAY_AT_MOST: Duration = Duration::from_secs(10);
 
 const LOOK: Duration = Duration::from_millis(200);
@@ -70,7 +71,7 @@ pub(crate) struct Applier {
     clusters: BTreeMap<String, Value>,
     files: [File; 4],
     certificates: Files,
-    /// Whether a file has changed since before the current state.
+    /// Whether applying the current state has changed a file.
     changed: bool,
 }
 
