@@ -137,7 +137,7 @@ pub use request::finished::{Cut, Finished, Span, Times};
 pub use request::panics::panics_are_logged;
 pub use request::route_limits::{LimitedReply, LimitedRoute, RouteLimits};
 pub use request::service::HttpService;
-// For the capacity model of `corelane-cli`.
+// Used by the capacity model in `corelane-cli`.
 #[doc(hidden)]
 pub use request::queue::Turns;
 pub use request::queue::{BRIEF, HANDICAP};

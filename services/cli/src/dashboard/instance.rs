@@ -91,7 +91,7 @@ impl Instance {
         }
     }
 
-    /// XML-RPC over HTTP/1.0, where the end of the connection ends the response.
+    /// XML-RPC over HTTP/1.0, in which closing the connection ends the response.
     async fn ask(&self, body: &str) -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&self.supervisor).await?;
         let head = format!(

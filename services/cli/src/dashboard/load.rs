@@ -1,5 +1,5 @@
-//! The load that the page starts: GETs through the gateway at a fixed rate, limited in time and
-//! number.
+//! The load that the page starts: GET requests through the gateway at a fixed rate, with a limited
+//! duration and number.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ const RATE: u32 = 200;
 
 const LASTS: Duration = Duration::from_secs(60);
 
-/// Number of connections. The rate holds while responses take at most `CLIENTS / RATE`.
+/// Number of connections. The rate is sustained as long as responses take at most `CLIENTS / RATE`.
 const CLIENTS: u32 = 64;
 
 /// The gateway has the same limit and answers the request if a replica stays silent for longer.

@@ -78,7 +78,7 @@ fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
         let total = stats.iter().find(|stat| stat["name"] == "rq_total");
         // Envoy writes 64-bit numbers as strings and omits zeros.
         let total = total.and_then(|stat| stat["value"].as_str()?.parse::<u64>().ok());
-        // Other members show why the replica receives no requests, for example
+        // The other members show why the replica does not receive requests, for example
         // failed_active_health_check.
         let health = host["health_status"].as_object()?;
         let healthy = health.len() == 1 && health["eds_health_status"] == "HEALTHY";

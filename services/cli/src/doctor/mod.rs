@@ -79,7 +79,7 @@ struct Check {
     subject: Subject,
     found: String,
     outcome: Outcome,
-    /// One line; empty if there is nothing to fix.
+    /// A single line, or empty if there is nothing to fix.
     fix: String,
 }
 

@@ -39,9 +39,9 @@ impl Waiting {
         if busy.is_nan() || busy >= 1.0 || busy <= 0.0 {
             return None;
         }
-        // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962.
-        // Heavy traffic and a single long request each determine a length, and the longer one
-        // applies.
+        // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962. The
+        // grid covers the longer of two lengths: one for heavy traffic and one for a single long
+        // request.
         let wait = rate * second / (2.0 * (1.0 - busy));
         let spread = (2.0 * wait * wait + rate * third / (3.0 * (1.0 - busy))).sqrt();
         let step = spread * -BEYOND.ln() / POINTS as f64;

@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn one_lane_is_an_m_g_1_queue() {
-        // Expensive requests of one kind wait for their turns without changing the order.
+        // If all requests are of one expensive kind, they keep their order while they wait for
+        // their turns.
         for (mean, scv) in [(50e-6, 0.0), (7e-3, 0.0), (7e-3, 0.25), (1e-3, 4.0)] {
             let time = Time::new(mean, mean * f64::sqrt(scv)).expect("a time");
             let seen = simulate(time, &bare(1, Sharing::Apart), 0.8 / mean);

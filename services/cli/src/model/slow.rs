@@ -84,7 +84,7 @@ impl SlowModel {
         (used, None)
     }
 
-    /// Resumes ready handlers before it starts new requests. A request that waits first holds the
+    /// Resumes ready handlers before it starts new requests. Before its wait, a request holds the
     /// thread for half of its lane time.
     fn next(&mut self, now: f64) -> Option<(Job, f64)> {
         if self.due().is_some_and(|due| due <= now) {

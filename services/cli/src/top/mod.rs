@@ -79,7 +79,7 @@ impl Top {
             return Ok(if none { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         let (sender, views) = mpsc::channel::<View>();
-        // The thread exits with the process, or when the receiver is gone.
+        // The thread exits when the process exits or the receiver is dropped.
         std::thread::spawn(move || {
             let read = async { while sender.send(sources.watch(interval).await).is_ok() {} };
             process::block_on(read, true)

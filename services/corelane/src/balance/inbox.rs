@@ -276,8 +276,8 @@ mod tests {
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Repeats the acceptor's check until `lane` is woken. Returns false after 50 times
-    /// [`HELD_UP_AFTER`].
+    /// Repeats the acceptor's check until `lane` is woken. Returns false if that takes longer than
+    /// 50 times [`HELD_UP_AFTER`].
     fn is_woken(inboxes: &Inboxes, lane: usize) -> bool {
         let begun = Instant::now();
         loop {

@@ -18,10 +18,11 @@ pub(super) fn is_open(lanes: &[Arc<LaneShared>], lifecycle: &Lifecycle) -> bool 
 }
 
 pub(crate) trait Movable {
-    /// Leaves its lane for another lane. Call this only on the old lane's thread.
+    /// Takes the connection off its lane, before it moves to lane `to`. Call this only on the old
+    /// lane's thread.
     fn depart(&mut self, to: usize);
 
-    /// Arrives at a lane. Call this only on that lane's thread.
+    /// Adds the connection to its new lane. Call this only on that lane's thread.
     fn arrive(&mut self, lane: usize);
 }
 

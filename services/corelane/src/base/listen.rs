@@ -9,7 +9,8 @@ use std::str::FromStr;
 /// (unix(7)).
 const LONGEST_PATH: usize = 107;
 
-/// Where a server listens, set by [`Builder::listen`](crate::Builder::listen).
+/// An address or socket that a server listens on, set by
+/// [`Builder::listen`](crate::Builder::listen).
 ///
 /// In text form: an address with a port, `unix:` with a path and an optional `?mode=660`, or
 /// `inherited:` with a name.

@@ -28,7 +28,7 @@ pub(crate) struct LaneShared {
     pub(crate) calls: Arc<Calls>,
     /// Nanoseconds for which the lane waited to give its slow lane a share of the CPU.
     pub(crate) yielded: Count,
-    /// Set when the event loop ends. The thread may still wait for blocking calls.
+    /// Set when the event loop ends. The thread may still be waiting for blocking calls.
     pub(crate) left: OnceLock<Left>,
     /// Set when the event loop starts.
     pub(crate) runtime: OnceLock<RuntimeMetrics>,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use ppp::{v1, v2};
 
-/// Longest header to read. Version 1 ends after 107 bytes. Version 2 exceeds 232 bytes only with
-/// extra fields, which are ignored.
+/// Longest header to read. A version 1 header has at most 107 bytes. A version 2 header exceeds 232
+/// bytes only if it contains extra fields, which are ignored.
 pub(crate) const LONGEST: usize = 4096;
 
 /// Longest version 1 header.

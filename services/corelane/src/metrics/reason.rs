@@ -87,7 +87,8 @@ impl Handshake {
         (Handshake::ClientInvalid, "client_invalid"),
     ];
 
-    /// Only a server that verifies client certificates reports the results that follow.
+    /// Number of results that every server reports. Only a server that verifies client certificates
+    /// reports the remaining results.
     pub(crate) const WITHOUT_CLIENTS: usize = 3;
 }
 

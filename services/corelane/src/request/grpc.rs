@@ -26,7 +26,7 @@ impl InFlightRequest {
         reply.map(|_| Bytes::new())
     }
 
-    /// The ready part of a body. A problem document is complete when its head is complete.
+    /// The part of a body that is ready. A problem document is complete when its head is complete.
     #[cold]
     pub(super) fn first_part<B: Body<Data = Bytes>>(&self, body: B) -> Bytes {
         let poll = || match pin!(body).poll_frame(&mut Context::from_waker(Waker::noop())) {

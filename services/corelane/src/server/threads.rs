@@ -59,7 +59,7 @@ pub struct Drained {
     /// Number of requests in flight, incomplete responses, and upgraded connections and HTTP/2
     /// streams that were cut by the deadline or a second signal. [`blocking`](crate::blocking)
     /// calls are also counted if they outlived their requests and did not return within another
-    /// second. A call whose request was in flight is counted with that request. 0 means a clean
+    /// second. A call whose request was still in flight is not counted separately. 0 means a clean
     /// shutdown, with one exception: if a handler blocked its lane until the end, input that the
     /// lane never read is lost and cannot be counted.
     pub cut: u64,

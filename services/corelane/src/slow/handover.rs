@@ -25,7 +25,7 @@ use crate::slow::settings::Cost;
 pub(crate) struct Handover {
     pub(super) queues: Arc<SlowQueues>,
     pub(super) lane: Lane,
-    /// The time at which half of the time limit has passed, for each handed-over request.
+    /// For each handed-over request, the time at which half of its time limit has passed.
     pub(super) half_times: Registry<Tick>,
 }
 

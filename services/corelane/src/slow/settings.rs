@@ -20,9 +20,9 @@ pub struct SlowLanes {
     /// Minimum share of a CPU for a slow lane that has work while its lane is busy. Default: 0.15.
     /// Range: 0.01 to 0.5. Doubled while a request has used half of its time limit.
     pub share: f64,
-    /// Whether unpinned lanes also have slow lanes. Default: `false`: if other processes share the
-    /// CPUs, they use the time that a lane leaves to its slow lane, whose requests may then wait
-    /// until their deadline.
+    /// Whether unpinned lanes also have slow lanes. Default: `false`, because other processes on
+    /// the same CPUs would use the time that a lane leaves to its slow lane. The slow lane's
+    /// requests could then wait until their deadline.
     pub unpinned: bool,
 }
 

@@ -275,7 +275,8 @@ pub(crate) struct LongestPoll {
 struct Tail(Count);
 
 impl Tail {
-    /// The expected behaviour of the next request of this kind. Most kinds never had a long poll.
+    /// The expected behaviour of the next request of this kind. Most kinds have never had a long
+    /// poll.
     #[inline]
     fn expectation(&self) -> Expectation {
         if self.0.get() >> SHARE_BITS == 0 { Expectation::Short } else { self.of_long() }

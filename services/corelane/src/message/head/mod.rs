@@ -197,7 +197,7 @@ fn is_padded(value: &[u8]) -> bool {
 }
 
 /// Parses a Content-Length that every parser reads the same way: digits without a leading 0 (RFC
-/// 9110 section 8.6). A longer number exceeds the size of one read.
+/// 9110 section 8.6). A body whose length has more digits would not fit into one read.
 fn length(value: &[u8]) -> Option<usize> {
     let plain = matches!(value, [b'0'] | [b'1'..=b'9', ..]) && value.len() <= 9;
     if !plain || !value.iter().all(u8::is_ascii_digit) {

@@ -1,5 +1,5 @@
-//! Parsers for the kernel's cgroup and CPU files. They access no files and accept any text.
-//! Unreadable input means that the value is unknown.
+//! Parsers for the kernel's cgroup and CPU files. They do not access files, and they accept any
+//! text. Unreadable input means that the value is unknown.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};

@@ -168,7 +168,7 @@ impl Socket {
             Socket::Tls(tls) => {
                 let session = tls.get_mut().1;
                 // `wants_read` implies that all decrypted bytes were read and no `close_notify`
-                // arrived. A session error shows up in its writer.
+                // arrived. If the session has failed, its writer returns the error.
                 session.wants_read()
                     && !session.wants_write()
                     && !session.is_handshaking()

@@ -1,5 +1,5 @@
-//! How HTTP ends on a connection: the server closes its side and then the client closes its own, or
-//! the connection is upgraded. Also detects that the client has disconnected.
+//! The end of HTTP on a connection: the server closes its side and then the client closes its own,
+//! or the connection is upgraded. Also detects that the client has disconnected.
 
 use std::cell::{Cell, RefCell};
 use std::io;

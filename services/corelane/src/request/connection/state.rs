@@ -56,7 +56,7 @@ impl Reading {
 pub(super) enum ClientSide {
     Open,
     SaidLast,
-    /// The client closed its sending side. A full close looks the same at first.
+    /// The client closed its sending side. At first, a full close looks the same.
     Ended,
     /// The connection failed while a request waited, usually by a reset.
     Gone,

@@ -75,7 +75,7 @@ impl Sending {
         if self.making.get().is_some() {
             return;
         }
-        // A response of unknown length may wait for an event.
+        // A response of unknown length may be waiting for an event.
         let long = length.filter(|&length| length > SMALL);
         let bytes =
             long.map_or(0, |length| EXPECTED.min(usize::try_from(length).unwrap_or(EXPECTED)));
