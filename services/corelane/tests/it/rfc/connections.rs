@@ -76,7 +76,7 @@ fn persistence() -> Vec<Case> {
             .gives(reply(200).body("bye").has("connection", "close")).closes(),
         should("9110 6.2", "a response to HTTP/1.0 has version 1.0", "GET /target HTTP/1.0\r\n\r\n")
             .gives(reply(200).has("(version)", "HTTP/1.0")).closes()
-            .departs("hyper responds in the version of the request. Only the number differs, and old clients expect it."),
+            .departs("hyper responds with the request's HTTP version. Only the number differs, and old clients expect it."),
         should("9112 9.6", "a response to HTTP/1.0 does not announce the close",
             "GET /target?last HTTP/1.0\r\n\r\n").gives(reply(200).lacks("connection")).closes()
             .departs("hyper omits Connection, because HTTP/1.0 connections close by default."),

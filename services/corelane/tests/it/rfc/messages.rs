@@ -90,7 +90,7 @@ fn request_lines() -> Vec<Case> {
         should("9110 15.6.6", "HTTP/0.9 in a request line is answered 505, which says why and what is supported",
             "GET /ping HTTP/0.9\r\n\r\n").gives(version_not_supported()).closes(),
         should("9110 6.2", "HTTP/1.2 gets 400", "GET /ping HTTP/1.2\r\nHost: t\r\n\r\n").refused_with(400, BAD)
-            .departs("HTTP/1.2 does not exist, so its senders look for parser differences. hyper's parser accepts only 1.0 and 1.1."),
+            .departs("HTTP/1.2 does not exist, so a client that sends it is probing for parser differences. hyper's parser accepts only 1.0 and 1.1."),
         should("9112 3", "a target of 8,000 bytes is served",
             &format!("GET /target?{} HTTP/1.1\r\nHost: t\r\n\r\n", "q".repeat(7992))).gives(reply(200)),
         must("9112 3", "a target that is too long is answered 414",

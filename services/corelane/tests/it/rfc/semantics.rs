@@ -76,7 +76,7 @@ fn expectations() -> Vec<Case> {
             .gives(reply(100)).then("1\r\na\r\n0\r\n\r\n").says("a"),
         must("9110 10.1.1", "100 does not come in HTTP/1.0",
             "POST /echo HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nab").says("ab").closes(),
-        should("9110 10.1.1", "a response to an unread body does not announce whether the connection closes",
+        should("9110 10.1.1", "a response to a request with an unread body does not announce whether the connection closes",
             "POST /ignore HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
             .gives(reply(200).lacks("connection")).closes()
             .departs("hyper writes the head before it knows whether it can skip the rest of the body. If it cannot, it closes the connection after the response."),
