@@ -1,8 +1,8 @@
 //! A pool of database connections and an HTTP client in each lane.
 //!
 //! The runtime that opened a connection also drives it. In a pool shared by lanes, a request may
-//! get another lane's connection and wait while a handler blocks that lane. Therefore each lane
-//! opens its own share of the connections; see `docs/postgresql.md`.
+//! get another lane's connection and wait while a handler blocks that lane. Each lane therefore
+//! opens its own share of the connections (see `docs/postgresql.md`).
 //!
 //! ```sh
 //! DATABASE_URL=postgres://me@127.0.0.1/shop cargo run -p corelane-examples --bin pools 127.0.0.1:8080

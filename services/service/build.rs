@@ -1,6 +1,6 @@
-//! Extracts the two Swagger UI files for the page of an OpenAPI document from the archive in its
-//! crate. They stay compressed, because a gzip header and a checksum turn a deflated file from an
-//! archive into a gzip file.
+//! Extracts the two Swagger UI files that an OpenAPI page needs from the archive in the crate. The
+//! files stay compressed, because a gzip header and a checksum turn a deflated file from an archive
+//! into a gzip file.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -33,8 +33,9 @@ pub(crate) fn open(root: &OwnedFd, path: &str) -> Result<File> {
     for _ in 0..ATTEMPTS {
         match openat2(root, path, READ, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // The kernel is older than 5.6, or a sandbox forbids the call. Not remembered, because
-            // the call may be forbidden for a single file, and the fallback is equally safe.
+            // The kernel is older than 5.6, or a sandbox forbids the call. This result is not
+            // remembered, because the call may be forbidden for a single file and the fallback is
+            // equally safe.
             Err(Errno::NOSYS | Errno::PERM) => return walk(root.as_fd(), path).map(File::from),
             opened => return opened.map(File::from),
         }

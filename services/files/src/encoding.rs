@@ -45,8 +45,8 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Without Accept-Encoding every coding is acceptable, but such a client is probably simple and
-    /// gets the unencoded file.
+    /// Without Accept-Encoding, every coding is acceptable, but the client is probably simple and
+    /// therefore gets the unencoded file.
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();

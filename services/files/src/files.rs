@@ -114,9 +114,9 @@ impl Files {
     }
 
     /// Responds to a GET or HEAD. `target` is a path relative to the root, still percent-encoded,
-    /// with the request's query if it has one. Only a redirect to a folder uses the query, which it
-    /// keeps. Cached files need no disk, system call or future. The response reuses the request's
-    /// header map.
+    /// with the request's query if it has one. Only a redirect to a folder uses the query, and the
+    /// redirect keeps it. Cached files need no disk, system call or future. The response reuses the
+    /// request's header map.
     pub fn get(&self, target: &str, method: &Method, headers: HeaderMap) -> Answer {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));

@@ -63,8 +63,8 @@ pub(crate) fn overloaded() -> Response<Body> {
 }
 
 /// Redirects to the folder with a slash, because relative links in its index resolve against that
-/// URL. Keeps the query, because clients may cache a 308. `path` is decoded. For services that
-/// mount [`Files`](crate::Files) at a folder.
+/// URL. Keeps the query, because clients may cache a 308. `path` is decoded. Intended for services
+/// that mount [`Files`](crate::Files) at a folder.
 ///
 /// The redirect is relative, so it works at any mount point. It never leads to another host,
 /// because a reference starting with `./` is a path (RFC 3986 section 4.2).

@@ -106,8 +106,9 @@ const MOST_ROOM: usize = 24;
 
 /// The entity tag (RFC 9110 section 8.8.3), equal on all replicas with the same file.
 ///
-/// For a small file, a hash of its content, which is read anyway. For a large file, its size and
-/// modification time; weak for as long as other content may still get the same time.
+/// The tag of a small file is a hash of its content, which is read anyway. The tag of a large file
+/// consists of its size and modification time, and is weak for as long as other content may still
+/// get the same time.
 fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTime) -> HeaderValue {
     let (seconds, nanos) = stamp.modified();
     let (weak, opaque) = match content {
@@ -173,8 +174,8 @@ impl Resource {
     ) -> Self {
         encoded.sort_by_key(|copy| copy.length);
         if !encoded.is_empty() {
-            // Also added to the unencoded file, because another client might get a different form
-            // (RFC 9110 section 12.5.5).
+            // The field is also added to the unencoded file, because another client might get a
+            // different form (RFC 9110 section 12.5.5).
             for one in std::iter::once(&mut identity).chain(&mut encoded) {
                 one.fields.push((VARY, HeaderValue::from_static("accept-encoding")));
             }

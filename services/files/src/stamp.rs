@@ -11,8 +11,8 @@ use crate::encoding::Coding;
 /// seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Shows whether a file is unchanged. Renaming another file into its place changes the inode, and
-/// any change to its content or times changes the change time.
+/// Shows whether a file is unchanged. Renaming another file over a file changes the inode, and any
+/// change to the content or times updates the change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,

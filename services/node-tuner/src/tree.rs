@@ -131,7 +131,7 @@ fn write_as(other: &fs::Metadata, path: &Path, content: &[u8]) -> io::Result<()>
     if (own.uid(), own.gid()) != (other.uid(), other.gid()) {
         fchown(&file, Some(other.uid()), Some(other.gid()))?;
     }
-    // After the owner, because changing the owner clears some mode bits (chown(2)).
+    // The mode is set after the owner, because changing the owner clears some mode bits (chown(2)).
     file.set_permissions(other.permissions())?;
     file.sync_all()
 }
@@ -171,7 +171,7 @@ mod tests {
         fs::write(&file, "12345\n").expect("file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("mode");
         std::os::unix::fs::symlink("a", folder.path().join("link")).expect("link");
-        // Left behind by a `replace` that was killed.
+        // A `replace` that was killed may have left this file behind.
         fs::write(folder.path().join(".a.node-tuner"), "half").expect("file");
         let before = fs::metadata(&file).expect("there").ino();
         let tree = Tree::new(folder.path());

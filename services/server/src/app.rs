@@ -243,7 +243,8 @@ fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
 /// Interval between triggers, longer than mimalloc keeps freed pages for reuse.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Large enough to be returned when freed; smaller blocks are kept for reuse.
+/// Size of a block that is large enough to be returned when freed. Smaller blocks are kept for
+/// reuse.
 const LARGE: usize = 1 << 20;
 
 /// Returns the memory of closed and parked connections to the system. Costs half a microsecond.

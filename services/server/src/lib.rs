@@ -25,7 +25,8 @@ use crate::projects::metrics::Metrics;
 /// Runs the program from its command line, environment and file.
 pub fn main() -> ExitCode {
     // The allocator requests no huge pages (its `no_thp` feature). If the kernel provides them
-    // anyway, each block counts as fully used. Fails harmlessly on kernels without huge pages.
+    // anyway, each block counts as fully used. This call fails harmlessly on kernels without huge
+    // pages.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let metrics = Arc::<Metrics>::default();
     let collector = Arc::clone(&metrics);

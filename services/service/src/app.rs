@@ -72,7 +72,7 @@ impl<C> fmt::Debug for App<C> {
 
 impl<C: Keys> App<C> {
     /// Creates a service from its program name, its version (usually `env!("CARGO_PKG_VERSION")`)
-    /// and a line for its help. Its spans also carry the name and version.
+    /// and a line for its help. The spans also carry the name and version.
     ///
     /// # Panics
     ///

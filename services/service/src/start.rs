@@ -297,7 +297,7 @@ impl Hooks {
             return;
         }
         let ended = block_on(aside, async move {
-            // Run as tasks, so that a panic in one task does not stop the other tasks.
+            // The hooks run as tasks, so that a panic in one task does not stop the other tasks.
             let tasks: Vec<_> = hooks.into_iter().map(tokio::spawn).collect();
             let all = async {
                 for task in tasks {

@@ -39,8 +39,8 @@ pub struct Allowed {
     /// As text.
     pub text: String,
     /// As a JSON Schema. Text that the parser accepts is valid, and so is a TOML number with that
-    /// text; words are valid only in one spelling. Some other values are also valid, because a
-    /// schema cannot express the bounds of durations, for example. A `writeOnly` value is a secret
+    /// text; words are valid only in one spelling. Some other values are also valid because, for
+    /// example, a schema cannot express the bounds of durations. A `writeOnly` value is a secret
     /// and is never shown.
     pub schema: Value,
 }
@@ -255,7 +255,7 @@ pub fn unless<T, E: Into<Allowed>>(
     }
 }
 
-/// Parses values separated by commas, possibly none. In a file, they may be an array.
+/// Parses values separated by commas, or no values. In a file, the values may be an array.
 pub fn list<T, E: Into<Allowed>>(
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Vec<T>, Allowed> {
@@ -281,8 +281,8 @@ fn listed(text: String, schema: Value) -> Allowed {
     Allowed::new(text, json!({"anyOf": [{"type": kind}, {"type": "array", "items": schema}]}))
 }
 
-/// Parses a secret, such as a password or token. It is never shown: not by `--check`, `/config`,
-/// the help, errors, logs or `Debug`. [`ExposeSecret::expose_secret`] returns its text.
+/// Parses a secret, such as a password or token. The value is never shown: not by `--check`,
+/// `/config`, the help, errors, logs or `Debug`. [`ExposeSecret::expose_secret`] returns its text.
 ///
 /// ```
 /// use corelane_service::config::{Keys, Settings};

@@ -225,7 +225,7 @@ impl Registration {
         }
     }
 
-    /// Returns a borrowed connection to its lane, with input that was not processed.
+    /// Returns a borrowed connection to its lane, along with any input that was not processed.
     pub(crate) fn give_back(mut self, unread: Bytes) {
         if let Tenure::Borrowed(loan) = mem::replace(&mut self.tenure, Tenure::Left) {
             loan.give_back(&self.connection, unread);

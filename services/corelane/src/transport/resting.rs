@@ -22,8 +22,8 @@ pub(crate) struct Resting {
     pub(crate) guard: ConnectionGuard,
 }
 
-/// Input that was read but not processed: part of a head, or pipelined requests. It is usually
-/// empty and then takes one word.
+/// Input that was read but not processed: part of a head, or pipelined requests. The input is
+/// usually empty, in which case it takes one word.
 #[derive(Debug)]
 pub(crate) struct Unread(Option<Box<Bytes>>);
 

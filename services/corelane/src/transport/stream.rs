@@ -151,7 +151,7 @@ impl Stream {
         has_ended
     }
 
-    /// Writes Corelane's response instead of `hypers`, which counts as written when Corelane's
+    /// Writes Corelane's response instead of `hypers`. `hypers` counts as written once Corelane's
     /// response has been written.
     fn poll_instead(
         &mut self,

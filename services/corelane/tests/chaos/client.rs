@@ -86,7 +86,7 @@ async fn connect(world: &World, rng: &mut Rng) -> Result<(), String> {
 async fn connect_tcp(world: &World, rng: &mut Rng) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     if rng.u8(0..5) == 0 {
-        // Small, so that large responses have to wait.
+        // The buffer is small, so that large responses have to wait.
         socket.set_recv_buffer_size(8 << 10)?;
     }
     let stream = socket.connect(world.address).await?;
@@ -150,8 +150,8 @@ async fn play(
     // The script is cut off after its last response.
     let (sent, heard) = tokio::join!(writing, hearing);
     let after = heard.map_err(|what| format!("{what} of {script:?}"))?;
-    // Nothing to wait for: the client vanished, or a draining server closes the connection in its
-    // own time.
+    // There is nothing to wait for if the client vanished or if a draining server is going to close
+    // the connection.
     if script.ending != Ending::Vanish && !world.is_draining() {
         sent.map_err(|error| format!("{error} while sending {script:?}"))?;
     }
@@ -169,7 +169,7 @@ async fn hear(
     if script.ending == Ending::Vanish {
         return Ok(After::Ended);
     }
-    // Unanswered because the server closed the connection first.
+    // Whether a response may be missing because the server closed the connection first.
     let is_late = || world.is_draining() && !sent_in_time.get();
     for (at, recipe) in script.requests.iter().enumerate() {
         if pauses.u8(0..8) == 0 {

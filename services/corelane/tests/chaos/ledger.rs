@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Only this many fault messages are kept.
+/// Maximum number of fault messages to keep.
 const NAMED: usize = 12;
 
 #[derive(Debug, Default)]

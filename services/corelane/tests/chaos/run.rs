@@ -87,7 +87,7 @@ impl Course {
         if let Some(authority) = &authority {
             builder = builder.tls(authority.ready());
         }
-        // Computed in advance, so that no request waits for it.
+        // Computes the bytes in advance, so that no request waits for them.
         recipe::reply_body(0, 0);
         let ledger = Arc::new(Ledger::default());
         let entered = Arc::clone(&ledger);

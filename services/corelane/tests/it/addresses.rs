@@ -198,7 +198,7 @@ fn the_header_of_a_proxy_names_the_client(#[values(Plain, Hyper)] way: Way) {
         "192.0.2.1",
     );
     let header = "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\r\n";
-    // Sent byte by byte; the request follows in the same write as the last byte.
+    // Sends the header byte by byte, with the request in the same write as the last byte.
     for byte in &header.as_bytes()[..header.len() - 1] {
         client.send([*byte]);
     }

@@ -78,7 +78,7 @@ fn what_was_read_ahead_is_not_lost(#[values(Plain, Hyper)] way: Way) {
     let mut client = server.connect();
     client.send_get("/gate");
     server.wait_until("running", || handlers.alive() == 1);
-    // Sent in pieces, and larger than the read-ahead buffer.
+    // This request is sent in pieces and is larger than the read-ahead buffer.
     let next = "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 10000\r\n\r\n";
     client.send(next);
     for _ in 0..100 {

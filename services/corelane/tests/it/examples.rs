@@ -84,7 +84,7 @@ impl Example {
     /// Expects a clean exit and returns the remaining output.
     fn end(mut self) -> String {
         let mut rest = String::new();
-        // Ends when the process exits.
+        // The output ends when the process exits.
         self.output.read_to_string(&mut rest).expect("text");
         let status: ExitStatus = self.process.wait().expect("it ends");
         assert_eq!(status.code(), Some(0), "{rest}");
@@ -181,7 +181,7 @@ fn multipart() {
         }
         client.read_answer()
     };
-    // Exceeds the limits of both server and axum.
+    // This body exceeds both the server's and axum's limit.
     let answer = send("/upload", 3_000_000);
     assert_eq!((answer.status, answer.text().as_str()), (200, "a.bin: 3000000 bytes\n"));
     assert_eq!(send("/note", 3_000_000).status, 413);

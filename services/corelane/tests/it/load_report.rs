@@ -80,7 +80,7 @@ fn off_is_the_default_and_silent() {
     let server = Running::start(builder(), Handlers::new().factory());
     let mut client = server.connect();
     let begun = Instant::now();
-    // Enough time for ten reports.
+    // A second is enough time for ten reports.
     while begun.elapsed() < Duration::from_secs(1) {
         assert_eq!(client.get("/hello").header(NAME), None);
     }
@@ -94,7 +94,7 @@ fn a_connection_gets_each_report_once() {
     let begun = Instant::now();
     server.wait_until("ten reports later", || {
         for (client, seen) in clients.iter_mut().zip(&mut seen) {
-            // Pipelined, so that several responses share a report.
+            // Pipelines the requests, so that several responses share a report.
             for _ in 0..8 {
                 client.send_get("/hello");
             }
@@ -125,7 +125,7 @@ fn an_http2_connection_gets_each_report_once() {
         let begun = Instant::now();
         while reports.len() < 5 {
             assert!(begun.elapsed() < crate::support::PATIENCE, "{reports:?}");
-            // Concurrent, so that several responses share a report.
+            // Sends the requests concurrently, so that several responses share a report.
             let sent = (0..8).map(|_| client.send_request(get("/hello"), true).expect("sent").0);
             for reply in sent.collect::<Vec<_>>() {
                 let reply = reply.await.expect("a reply");
@@ -178,8 +178,9 @@ fn utilization_follows_the_lane_and_never_leaves_its_floor() {
 fn a_lane_inside_one_long_call_is_busy() {
     let server = Running::start(builder().load_reports(LoadReports::Text), spinner);
     let mut client = server.connect();
-    // After two seconds utilization approaches 1 - e^-2 = 0.86, minus a tenth per 100 ms. Repeated
-    // in case the machine was busy. Counting requests only at their end would give 0.1.
+    // After two seconds utilization approaches 1 - e^-2 = 0.86, minus a tenth per 100 ms. The
+    // requests are repeated in case the machine was busy. Counting requests only at their end would
+    // give 0.1.
     server.wait_until("busy", || {
         client.get("/spin/2000");
         report_with(&server, &mut client, |_| true)["application_utilization"] > 0.3
@@ -200,7 +201,7 @@ fn what_waits_is_expected_to_take_its_time() {
                 .header(NAME)
                 .map(|value| parse(value)["named_metrics.expected_wait"])
         });
-        // More than one of four requests waits 20 ms once the cost is learnt.
+        // Once the cost is learnt, more than one of four requests waits for 20 ms.
         reports.fold(0.0, f64::max) > 0.025
     });
 }

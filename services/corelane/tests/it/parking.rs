@@ -74,7 +74,7 @@ fn what_was_read_of_a_head_rests_with_it() {
     let mut client = server.connect();
     let whole = post("a body");
     let (head, rest) = whole.split_at(20);
-    // Follows a request, so that hyper reads ahead.
+    // The head follows a request, so that hyper reads ahead.
     client.send(format!("{}{head}", post("before")));
     assert_eq!(client.read_answer().text(), "before");
     server.wait_for_parked(1);
@@ -337,7 +337,7 @@ fn connections_with_tls_are_parked_as_well() {
     socket.write_all(rest).expect("write");
     assert_eq!(client.read_answer().text(), "in pieces");
     server.wait_for_parked(1);
-    // Fails if `close_notify` is missing.
+    // Reading fails if `close_notify` is missing.
     assert!(client.read_to_close().is_empty());
     assert!(begun.elapsed() >= 2 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(server.refused("idle_timeout"), 1.0);

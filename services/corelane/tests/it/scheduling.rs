@@ -344,7 +344,7 @@ fn a_route_that_once_took_too_long_is_not_turned_away_for_ever() {
     let mut client = control.server.connect();
     client.send_get("/block");
     control.blocked.recv_timeout(PATIENCE).expect("the lane is held");
-    // Exceeds the request timeout, like a cold start or a suspended process.
+    // Sleeps for longer than the request timeout, like a cold start or a suspended process.
     std::thread::sleep(2 * request);
     control.release.send(()).expect("the handler waits");
     assert_eq!(client.read_answer().status, 200);
@@ -391,8 +391,8 @@ fn streams_that_came_together_learn_from_the_first_of_them() {
         let handshake = h2::client::handshake(socket.expect("connect")).await;
         let (client, connection) = handshake.expect("handshake");
         let mut client = client.ready().await.expect("ready");
-        // Sent in one write, so that the connection is polled once. The route is unknown, and all
-        // other routes are brief.
+        // Sends the requests in one write, so that the connection is polled once. The route is
+        // unknown, and all other routes are brief.
         let replies: Vec<_> = (0..STREAMS)
             .map(|_| {
                 let request = http::Request::get("http://test/block").body(()).expect("a request");

@@ -55,7 +55,7 @@ impl Blocker {
 
     fn answer(request: &Request<Incoming>, held: &Mutex<Receiver<()>>) -> Reply {
         if request.uri().path() != "/hello" {
-            // Fails at the end of the test, which releases the lane as well.
+            // Receiving fails at the end of the test, which also releases the lane.
             let _ = held.lock().expect("no holder panics").recv();
         }
         Ok(Response::new(Full::new(Bytes::from_static(b"done"))))
@@ -106,7 +106,7 @@ fn a_handler_that_holds_its_lane_is_named() {
     assert_eq!(server.metric(stalls), 1.0, "one stall, however long");
     assert_eq!(lanes_view(&server)["lanes"][0]["polling"], Value::Null);
     assert_eq!(client.get("/hello").status, 200);
-    // Logged and counted by the admin thread at the same time.
+    // The admin thread logs and counts the stall at the same time.
     let lines = log.lines_so_far(&["/stalled/{n}"]);
     let [began, over] = lines.as_slice() else { panic!("two lines: {lines:?}") };
     assert!(began.contains("WARN") && began.contains("a lane is stalled"), "{began}");
@@ -188,7 +188,7 @@ fn logs_a_stall_of_no_route() {
     release.send(()).expect("the service lives");
     server.wait_until("over", || server.metric("corelane_lane_stalled{lane=\"0\"}") == 0.0);
     assert_eq!(server.metric(&stalls("none")), 1.0, "one stall, however long");
-    // Logged and counted by the admin thread at the same time.
+    // The admin thread logs and counts the stall at the same time.
     let lines = log.lines_so_far(&["route=\"none\""]);
     let [began, over] = lines.as_slice() else { panic!("two lines: {lines:?}") };
     assert!(began.contains("a lane is stalled"), "{began}");

@@ -246,7 +246,7 @@ fn a_drain_finishes_what_is_in_flight_and_says_goodbye_to_the_idle(
 #[rstest]
 fn a_handshake_that_began_before_the_drain_is_served(#[values(Plain, Hyper)] way: Way) {
     let authority = Authority::new();
-    // Longer than a closing lane waits for a silent connection.
+    // The deadline is longer than a closing lane waits for a silent connection.
     let drain =
         Drain { settle: Duration::from_millis(1500), deadline: DISTANT, ..Drain::default() };
     let builder = way.builder().tls(authority.ready()).drain(drain);

@@ -127,7 +127,7 @@ fn a_ca_is_replaced_in_three_steps_without_harm(#[case] version: ProtocolVersion
         assert_eq!(client.resumed(), resumes, "tickets are those of one set of CAs");
         open.push(client);
     }
-    // Same CA, so sessions resume.
+    // The CA is the same, so sessions can be resumed.
     site.servers.install(&site.servers.issue());
     server.wait_until("reloaded", || {
         let client = gateway(&server, &with_old);
@@ -161,7 +161,7 @@ fn a_session_does_not_outlive_the_certificate_of_its_client(#[case] version: Pro
     let ca = Authority::new();
     let site = Site::new(&ca.pem());
     let server = site.start();
-    // Valid just long enough for one connection.
+    // The certificate is valid just long enough for one connection.
     let mut expired = 0.0;
     let config = (1..=6).find_map(|doublings| {
         let end = SystemTime::now() + Duration::from_secs(1 << doublings);

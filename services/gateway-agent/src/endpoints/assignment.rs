@@ -35,8 +35,8 @@ pub(crate) fn assignment<'a>(
     left_out += keep_one_family(&mut known);
     let before = known.len();
     if cluster == GATEWAYS {
-        // Clients have left a draining gateway, so it needs no share of a rate limit, which Envoy
-        // divides by the number of hosts.
+        // Envoy divides a rate limit by the number of hosts. Clients have left a draining gateway,
+        // so it needs no share.
         known.retain(|_, it| it.state != State::Draining);
     }
     left_out += before - known.len();

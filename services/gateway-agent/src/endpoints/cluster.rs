@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     pub(crate) async fn written(&self) {
-        // Fails only if the sender is gone, but `self` owns it.
+        // Waiting fails only if the sender is gone, but `self` owns the sender.
         let _ = self.file.subscribe().wait_for(|file| *file).await;
     }
 

@@ -30,7 +30,7 @@ use self::watch::Watch;
 pub(crate) use self::watch::{Pauses, SILENCE};
 use crate::settings::{Endpoints, Service};
 
-/// Concurrent list pages; bounds memory.
+/// Maximum concurrent list pages, which bounds memory.
 const PAGES: usize = 2;
 
 pub(crate) struct Fleet {

@@ -108,8 +108,8 @@ fn state(endpoint: &Described) -> Option<State> {
     let conditions = endpoint.conditions.as_ref();
     let ready = conditions.and_then(|it| it.ready).unwrap_or(true);
     let serving = conditions.and_then(|it| it.serving).unwrap_or(ready);
-    // Checked first, because a Service with publishNotReadyAddresses reports these endpoints as
-    // ready.
+    // Terminating endpoints are checked first, because a Service with publishNotReadyAddresses
+    // reports them as ready.
     match conditions.and_then(|it| it.terminating).unwrap_or(false) {
         true => serving.then_some(State::Draining),
         false if ready => Some(State::Ready),

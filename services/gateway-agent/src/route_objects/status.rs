@@ -33,8 +33,8 @@ impl Verdict {
 /// Adds times to all conditions; unchanged conditions keep theirs.
 ///
 /// All pods of a gateway compute the same status, because it depends only on the objects. A pod
-/// writes only differences, and only if the object is unchanged since the read: the first pod
-/// succeeds, and the other pods find nothing to write. Therefore no leader is needed.
+/// writes only differences, and only if the object has not changed since it was read: the first pod
+/// succeeds, and the other pods find nothing to write. The pods therefore need no leader.
 pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     match wanted {
         Value::Object(fields) if fields.contains_key("observedGeneration") => {

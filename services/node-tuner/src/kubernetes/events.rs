@@ -192,7 +192,7 @@ mod tests {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         pace.add(message("a", "first"));
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
-        // Not written yet, so the event stays.
+        // The event has not been written yet, so it stays.
         assert_eq!(pace.due(begin), Some((message("a", "first"), 1)));
         pace.done(message("a", "first"), begin);
         assert_eq!(pace.due(begin + PAUSE), None);

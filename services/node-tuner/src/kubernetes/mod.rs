@@ -66,7 +66,7 @@ impl Kubernetes {
         let mut told = Ok(());
         while let Some((message, times)) = self.pace.due(now) {
             match self.events.tell(&node, &message, times).await {
-                // Dropped, because it would block all other events forever.
+                // The event is dropped, because it would block all other events forever.
                 Err(error) if refused_for_good(&error) => {
                     let words = words(&error);
                     warn!("an event was not created: {:?}: {words}", message.reason);

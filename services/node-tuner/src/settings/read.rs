@@ -44,7 +44,7 @@ impl Settings {
             self.housekeeping.clear();
         } else {
             self.knobs = self.overrides.iter().flat_map(|pairs| pairs.0.clone()).collect();
-            // Read only once, because it may be a pipe.
+            // The file is read only once, because it may be a pipe.
             match self.kubelet_config.as_deref().map(Kubelet::read).transpose() {
                 Ok(kubelet) => self.kubelet = kubelet,
                 Err(error) => errors.push(format!("kubelet-config = {error}")),
@@ -132,7 +132,7 @@ fn as_defaults(
         if !errors.is_empty() {
             continue;
         }
-        // Read once per process, because clap needs static defaults.
+        // The values are leaked once per process, because clap needs static defaults.
         let values = values.iter().map(|value| &*value.clone().leak());
         command = command.mut_arg(name.as_str(), |it| it.default_values(values));
     }

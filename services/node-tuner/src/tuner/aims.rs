@@ -265,7 +265,8 @@ fn nowhere(knob: &'static Knob, target: &str, why: &str) -> Aim {
     Aim { knob, target: target.to_owned(), path: String::new(), wanted: Err(why.to_owned()) }
 }
 
-/// Flows that the kernel will show: it rounds the flow table up to a power of two.
+/// Number of flows that the kernel will show, because it rounds the flow table up to a power of
+/// two.
 fn flows(knob: &Knob, wanted: &Value) -> Value {
     match wanted {
         Value::Number(number) if knob.name.contains("_flow_") => {

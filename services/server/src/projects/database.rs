@@ -129,7 +129,7 @@ impl Store {
         got
     }
 
-    /// In the order of ids, which is roughly the order of creation.
+    /// Lists projects in the order of their IDs, which is roughly the order of creation.
     pub(crate) async fn list(
         &self,
         after: Option<Uuid>,

@@ -204,7 +204,7 @@ fn condition(name: &str, about: &str) -> Parameter {
     let tag = r#"(W/)?"[!#-~\u0080-\u00ff]*""#;
     let list = format!("[ ,]*|[ ,]*{tag}( *,[ ,]*{tag})*[ ,]*");
     let schema = json!({ "type": "string", "pattern": format!("^(\\*|{list})$") });
-    // No example, because viewers would send it with each request.
+    // There is no example, because viewers would send it with each request.
     let about = format!("{about}: entity tags from ETag such as \"1\", or * for any");
     Parameter::optional("header", name, &about, schema)
 }

@@ -18,8 +18,8 @@ pub const CLAIMS: HeaderName = HeaderName::from_static("corelane-claims");
 const GATEWAY: &str = "gateway";
 
 impl Caller {
-    /// The claims of the client's JSON Web Token in this request, with these headers. They come
-    /// from the token itself (Cargo feature `jwt`), or from the gateway, whose token in
+    /// The claims of the client's JSON Web Token in this request, with these headers. The claims
+    /// come from the token itself (Cargo feature `jwt`), or from the gateway, whose token in
     /// `auth.tokens` has a name that begins with `gateway`.
     ///
     /// # Errors
@@ -80,7 +80,8 @@ mod tests {
         roles: Vec<String>,
     }
 
-    /// The claims that a caller of this name has with these header values; 403 without claims.
+    /// Returns the claims of a caller with this name and these header values, or 403 if there are
+    /// no claims.
     fn claims(name: &str, values: &[&str]) -> Result<User, u16> {
         let caller = Caller {
             name: name.into(),

@@ -92,7 +92,7 @@ impl Log {
         let (writer, flush) = writer::start(out)?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
-            // Also applies to the fields of spans.
+            // This setting also applies to the fields of spans.
             .with_ansi(ansi)
             // By default, a failed write is reported through `eprintln!`, which panics.
             .log_internal_errors(false)
@@ -100,7 +100,7 @@ impl Log {
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|error| io::Error::new(io::ErrorKind::AlreadyExists, error))?;
-        // Fails only if there is a logger already.
+        // The call fails only if there already is a logger.
         let _ = tracing_log::LogTracer::init();
         panics::log(flush.written(), self.route);
         if let Some(error) = failed {

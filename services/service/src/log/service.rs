@@ -16,8 +16,8 @@ settings! {
     }
 }
 
-/// Starts logging; dropping [`Flush`] writes the remaining lines. After that, the level can be
-/// changed. `None` if the program has its own `tracing` subscriber.
+/// Starts logging. The level can be changed after that. Dropping [`Flush`] writes the remaining
+/// lines. `None` if the program has its own `tracing` subscriber.
 pub(crate) fn start(config: &Logging) -> io::Result<Option<(Flush, Control)>> {
     let level = &config.log_level;
     let log = Log {

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(100);
 
 enum Message {
     Line(Vec<u8>),
-    /// A marker. Its sender is dropped when everything before it is written.
+    /// A marker. The sender is dropped once everything before the marker has been written.
     Reached(Sender<()>),
     /// The last message. Its sender is dropped when everything before it is written, which ends the
     /// wait.

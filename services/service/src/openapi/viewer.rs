@@ -1,5 +1,5 @@
-//! Swagger UI, whose files `build.rs` copies from its crate. Only browsers request them, so they
-//! are always compressed.
+//! Swagger UI, whose files `build.rs` copies from its crate. Only browsers request the files, so
+//! they are always compressed.
 
 use super::Document;
 

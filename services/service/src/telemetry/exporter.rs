@@ -104,7 +104,7 @@ struct PartialSuccess {
 struct Sending<S> {
     target: Target,
     signal: S,
-    /// Notified at the end; `stopping` then returns when to stop.
+    /// Notified at the end. `stopping` then returns the time to stop.
     stopped: watch::Receiver<()>,
     stopping: bool,
     failing: bool,

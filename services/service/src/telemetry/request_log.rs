@@ -32,7 +32,7 @@ macro_rules! log_line {
             client = request.client.map(tracing::field::display),
             method = request.method,
             route = request.route,
-            // 499, as in metrics, if the client disconnected before the head of its response.
+            // 499, as in metrics, if the client disconnected before it got the response head.
             status = request.status.map_or(499, |status| status.as_u16()),
             complete = request.complete,
             cut = request.cut.map(Cut::as_str),

@@ -46,7 +46,7 @@ pub(super) struct Spans(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Locked when a lane starts, by the sending thread, and by a scrape.
+    /// Locked by a lane when it starts, by the sending thread, and by a scrape.
     lanes: Mutex<Vec<Output>>,
     exported: AtomicU64,
     refused: AtomicU64,
@@ -120,7 +120,7 @@ impl Input {
             span: trace.span_id(),
             parent: span.parent,
             flags: trace.flags(),
-            // Copied, because a reference would keep the entire read buffer alive.
+            // The state is copied, because a reference would keep the entire read buffer alive.
             state: trace.tracestate().and_then(|state| Some(state.to_str().ok()?.to_owned())),
             server: span.authority.and_then(server),
             id: request.id(),

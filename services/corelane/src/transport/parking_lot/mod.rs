@@ -113,7 +113,7 @@ impl ParkingLot {
         let Some(epoll) = self.epoll.get() else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let told = epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&at_once));
-        // Fails only if a signal interrupts it, in which case events may remain.
+        // The call fails only if a signal interrupts it, and events may then remain.
         told.is_err() || events.len() == events.capacity()
     }
 

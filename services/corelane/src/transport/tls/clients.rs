@@ -153,7 +153,7 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// The result to record for a failed handshake. Only a client certificate can be invalid here.
+/// The result to record for a failed handshake. An invalid certificate is always the client's.
 pub(crate) fn failure(error: &io::Error) -> Handshake {
     use CertificateError::{
         ApplicationVerificationFailure, Expired, ExpiredContext, UnknownIssuer,

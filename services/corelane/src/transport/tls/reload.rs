@@ -95,7 +95,7 @@ impl Loaded {
         clients.client(session).map(Some).map_err(io::Error::other)
     }
 
-    /// The first file that has expired, which makes every handshake fail.
+    /// The first file that has expired. An expired file makes every handshake fail.
     fn expired<'a>(&self, settings: &'a Tls) -> Option<&'a Path> {
         let clients = self.clients.as_ref().zip(settings.clients.as_ref());
         let ca =

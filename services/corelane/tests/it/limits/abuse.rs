@@ -106,7 +106,7 @@ fn a_connection_without_a_window_holds_no_more_than_its_bound(#[values(Plain, Hy
     server.wait_for_in_flight(STREAMS);
     server.wait_for_metric(UNSENT, bound as f64);
     assert_eq!(made.load(Ordering::SeqCst), bound / PART, "no service is asked for more");
-    // No response was cut: all arrive once the window opens.
+    // No response was cut, so all responses arrive once the window opens.
     client.frame(SETTINGS, 0, 0, &[0, 4, 0x3f, 0xff, 0xff, 0xff]);
     client.frame(WINDOW_UPDATE, 0, 0, &[0x3f, 0, 0, 0]);
     let mut received = 0;

@@ -180,7 +180,7 @@ fn a_service_that_does_not_read_is_not_the_clients_fault(#[values(Plain, Hyper)]
 
 #[rstest]
 fn a_body_that_comes_slowly_but_steadily_is_taken(#[values(Plain, Hyper)] way: Way) {
-    // Longer than a busy machine can delay this test.
+    // The timeout is longer than a busy machine can delay this test.
     let (server, _) = strict(way, Timeouts { body: Duration::from_secs(3), ..Timeouts::default() });
     let stopped = begin_upload(&server, "/echo", 100);
     stopped.socket.set_nonblocking(true).expect("a socket");
@@ -296,7 +296,7 @@ fn a_body_that_the_service_has_dropped_is_not_waited_for(#[values(Plain, Hyper)]
     let mut dropped = server.connect();
     dropped.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
     server.wait_for_in_flight(1);
-    // Its deadline would expire no later than the other upload's deadline.
+    // The deadline of this upload would expire no later than the deadline of the other upload.
     let mut waits = begin_upload(&server, "/waits", 100);
     assert_eq!(waits.read_answer().status, 408);
     handlers.gate.add_permits(1);

@@ -29,7 +29,7 @@ async fn trailers_only(
     body: usize,
 ) -> HeaderMap {
     let (reply, mut stream) = client.send_request(request, false).expect("sent");
-    // Fails if the server has already answered and reset the stream.
+    // This call fails if the server has already responded and reset the stream.
     let _ = stream.send_data(vec![b'x'; body].into(), false);
     let (head, body) = reply.await.expect("a reply").into_parts();
     assert_eq!(head.status, StatusCode::OK);

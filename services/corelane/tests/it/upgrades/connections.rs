@@ -143,7 +143,7 @@ fn a_handler_cannot_switch_protocols_alone(#[values(Plain, Hyper)] way: Way) {
     let answer = server.get("/101");
     assert_eq!(answer.status, 500);
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
-    // Upgraded, but no handler takes the stream.
+    // This connection is upgraded, but no handler takes the stream.
     let mut client = server.connect();
     client.upgrade("/101");
     assert!(client.read_to_close().is_empty());

@@ -16,8 +16,8 @@ pub(super) enum Fate {
 
 pub(super) fn judge(error: &Error) -> (StoreError, Fate) {
     let Some(code) = error.code() else {
-        // Not a response from the server: the connection or its protocol failed. Errors in reading
-        // a row are bugs in this program and do not close the connection.
+        // Without a response from the server, the connection or its protocol has failed. Errors
+        // when reading a row are bugs in this program and do not close the connection.
         let broken =
             error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>());
         return if broken {

@@ -133,14 +133,15 @@ impl Postgres {
                 (StoreError::Failed, _) => {
                     tracing::error!(error = describe(&error), "the database rejected a statement");
                 }
-                // For example a full disk: the session stays open, so nothing else would report it.
+                // The session stays open (for example if the disk is full), so nothing else would
+                // report the error.
                 (StoreError::Unavailable, Fate::Keep) => {
                     tracing::warn!(
                         error = describe(&error),
                         "the database could not run a statement"
                     );
                 }
-                // Not logged here: the error is only counted because it can occur with every
+                // The error is not logged here. It is only counted because it can occur with every
                 // request, or it is reported when the session ends.
                 _ => {}
             }

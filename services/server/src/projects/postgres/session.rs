@@ -139,7 +139,7 @@ async fn open_on(
     };
     let (mut client, mut connection) =
         timeout(settings.connect_timeout, greeting).await.map_err(slow)??;
-    // Has a separate limit, because other replicas may be migrating.
+    // The migration has a separate time limit, because other replicas may be migrating.
     let tables = async {
         let limit = settings.connect_timeout;
         let prepared = migrations::prepare(&mut client, settings.migrate, limit).await;

@@ -35,8 +35,8 @@ pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
         }
         let discards = pool.discards();
         match open(&settings).await {
-            // Requested before all sessions were discarded, so its server may no longer be
-            // writable.
+            // This session was requested before all sessions were discarded, so its server may no
+            // longer be writable.
             Ok(_) if pool.discards() != discards => {}
             Ok((session, connection, tls)) => {
                 warned.clear();
@@ -112,7 +112,8 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
     pool.remove(&session, reason);
     drop(connection);
     if running {
-        // Sent on another connection; a server that hangs does not respond there either.
+        // The cancel request uses another connection, where a server that hangs does not respond
+        // either.
         let cancel = session.client.cancel_token();
         let _ = timeout(LAST_PAUSE, cancel.cancel_query(tls)).await;
     }

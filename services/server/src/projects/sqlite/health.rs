@@ -81,7 +81,7 @@ impl Health {
             StoreError::Failed => {
                 tracing::error!(path = %self.path.display(), error = %fault, "a statement failed");
             }
-            // Only counted, because such errors can occur with every request.
+            // These errors are only counted, because they can occur with every request.
             StoreError::TimedOut | StoreError::Locked | StoreError::Exhausted => {}
         }
         tells
