@@ -99,7 +99,7 @@ impl Completions {
     }
 }
 
-/// Builds the help of `corelane` itself: clap has no headings for groups of subcommands.
+/// Builds the help of `corelane` itself: clap does not support headings for groups of subcommands.
 fn overview() -> StyledStr {
     let groups = [
         ("Develop a service", Develop::augment_subcommands(clap::Command::new(NAME))),

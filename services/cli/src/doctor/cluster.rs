@@ -257,7 +257,7 @@ fn node_tuning(workloads: &[Value]) -> Check {
 }
 
 /// Compares the versions of the charts, Corelane's images in them, and this program. Digests and
-/// your own images carry no Corelane version.
+/// your own images do not carry a Corelane version.
 fn versions(workloads: &[Value], own: &str) -> Check {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for object in workloads {

@@ -28,7 +28,7 @@ pub(super) struct LaneModel {
     pub(super) asleep: f64,
     /// Seconds of work that has arrived but is not done.
     backlog: f64,
-    /// Requests not yet read.
+    /// Requests that have not been read yet.
     sockets: VecDeque<Job>,
     ready: VecDeque<Task>,
     /// Handlers waiting off the lane.

@@ -114,7 +114,8 @@ impl Model {
 
 impl Plan {
     fn of(load: f64, carried: f64, spare: u64) -> Plan {
-        // Loads and rates are not known to a thousandth, so a smaller excess adds no replica.
+        // Loads and rates are not known to a thousandth, so a smaller excess does not add a
+        // replica.
         let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
         let needed = (carried > 0.0).then_some(needed);
         Plan { carried, needed, replicas: needed.map(|needed| needed.saturating_add(spare)) }

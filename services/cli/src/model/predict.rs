@@ -5,7 +5,7 @@ use super::wait::{cobham, erlang_c, interrupted, lee_longton, shed_share, wake_u
 use super::{CapacityError, Kind, Mix, Replica, Time};
 use corelane::BRIEF;
 
-/// Minimum mean request time in seconds; rates overflow below it.
+/// Minimum mean request time in seconds, because rates overflow below this time.
 const SHORTEST: f64 = 1e-9;
 
 /// The resource that limits a replica's load.

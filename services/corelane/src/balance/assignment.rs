@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of connections open on each lane or queued for it.
+/// Number of connections that are open on each lane or queued for that lane.
 #[derive(Debug)]
 pub(crate) struct Assignments(Vec<AlignedCount>);
 

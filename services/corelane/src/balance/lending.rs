@@ -4,8 +4,9 @@
 //! A handler that does not return blocks its lane, and only that lane's thread reads its
 //! connections. Each connection that is waiting for a request therefore [offers](Offer) its socket.
 //! While its lane is blocked, another thread [lends](Lending::lend) readable connections to an idle
-//! lane. The idle lane serves them until they are waiting again and then gives them back. The home
-//! lane does not touch them meanwhile: [`SharedSocket`] tracks the lane that owns the socket.
+//! lane. The idle lane serves them until they are waiting again and then gives them back. In the
+//! meantime, the home lane does not touch them: [`SharedSocket`] tracks the lane that owns the
+//! socket.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,5 +1,5 @@
-//! A lane: a thread with an event loop, and how connections reach it. No connection is lost when
-//! lanes start or end.
+//! A lane: a thread with an event loop that accepts or receives connections. No connection is lost
+//! when lanes start or end.
 //!
 //! | part | task |
 //! |---|---|

@@ -34,7 +34,7 @@ pub(crate) struct LaneShared {
     pub(crate) runtime: OnceLock<RuntimeMetrics>,
     /// Set when the lane accepts connections, which readiness requires.
     listening: AtomicBool,
-    /// Cancelled when a drain starts. Each lane has its own token, so lanes share no lock.
+    /// Cancelled when a drain starts. Each lane has its own token, so lanes do not share a lock.
     draining: CancellationToken,
 }
 
@@ -325,8 +325,8 @@ impl Lane {
     ///
     /// Await it in handlers, streamed responses and WebSockets that would otherwise last for as
     /// long as their clients want, so that they end cleanly before
-    /// [`Drain::deadline`](crate::Drain::deadline) cuts them. Waiting is free and takes no shared
-    /// lock. One clone of the `Lane` in a service's state is enough for all requests.
+    /// [`Drain::deadline`](crate::Drain::deadline) cuts them. Waiting is free and does not take a
+    /// shared lock. One clone of the `Lane` in a service's state is enough for all requests.
     ///
     /// ```
     /// use std::convert::Infallible;

@@ -257,8 +257,8 @@ fn authority<B>(request: &Request<B>) -> Option<Problem> {
     Some(Problem::new(StatusCode::BAD_REQUEST, "host").detail(detail))
 }
 
-/// RFC 9110 section 15.6.2: an origin server offers no tunnels. TRACE would expose headers that
-/// browsers hide from scripts (section 9.3.8).
+/// RFC 9110 section 15.6.2: an origin server does not offer tunnels. TRACE would expose headers
+/// that browsers hide from scripts (section 9.3.8).
 fn method<B>(request: &Request<B>) -> Option<Problem> {
     match *request.method() {
         Method::CONNECT if is_extended_connect(request) => None,

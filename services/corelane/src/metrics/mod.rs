@@ -1,7 +1,7 @@
 //! Lane counters, and the metric families that export them.
 //!
 //! Each lane counts in its own shard ([`LaneMetrics`]), which only its thread writes, so the hot
-//! path has no locked instruction. The admin thread adds labels and renders the counters
+//! path has no locked instructions. The admin thread adds labels and renders the counters
 //! (`server::exposition`).
 
 mod count;

@@ -147,7 +147,7 @@ pub(crate) enum RequestRefusal {
     /// not have started before its deadline.
     QueueFull,
     /// The threads for [`blocking`](crate::blocking) calls were busy and their queue was full.
-    /// Counts each rejected call, whatever the handler's response is.
+    /// Counts each rejected call, regardless of the handler's response.
     PoolFull,
     Timeout,
     /// The body exceeded [`Limits::body_bytes`](crate::Limits::body_bytes).

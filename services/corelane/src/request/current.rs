@@ -263,9 +263,10 @@ pub(super) fn refuse(reason: RequestRefusal) {
     read(|current| current.refuse(reason));
 }
 
-/// The current request's id, available in its handler, in the body of its response, or in a
-/// [`blocking`](crate::blocking) call made by either of them. `None` elsewhere, including in a task
-/// that the handler spawned, and without [`Builder::request_ids`](crate::Builder::request_ids).
+/// The current request's id, available in its handler, in its response body, and in a
+/// [`blocking`](crate::blocking) call that the handler or the body makes. `None` elsewhere,
+/// including in a task that the handler spawned, and without
+/// [`Builder::request_ids`](crate::Builder::request_ids).
 ///
 /// ```
 /// assert!(corelane::request_id().is_none());

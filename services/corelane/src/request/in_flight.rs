@@ -324,7 +324,7 @@ impl InFlightRequest {
         self.lane.shared().running.end();
     }
 
-    /// Records that the handler produced no response and will not be polled again.
+    /// Records that the handler did not produce a response and will not be polled again.
     pub(crate) fn abandon_poll(&self) {
         self.lane.shared().running.end();
     }

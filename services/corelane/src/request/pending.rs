@@ -1,7 +1,7 @@
 //! A lane's waiting requests, in the queue or inside their handlers.
 //!
-//! Requests that finish in their first poll are not recorded, so deadlines and drain reports are
-//! free for them.
+//! Requests that finish in their first poll are not recorded, so deadlines and drain reports cost
+//! these requests nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -85,8 +85,8 @@ where
     });
     let mut phase = lifecycle.watch();
     tokio::select! {
-        // A service that is ready at once starts serving, because clients may already be waiting
-        // for it.
+        // If the service is ready immediately, it starts serving, because clients may already be
+        // waiting for it.
         biased;
         made = made => made.map(Some),
         _ = phase.wait_for(|phase| *phase > Phase::Serving) => Ok(None),

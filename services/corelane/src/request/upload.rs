@@ -1,8 +1,8 @@
 //! Request bodies that arrive in pieces: a channel from the connection to the service.
 //!
 //! The channel holds one piece, and the connection reads the next piece when the service polls for
-//! it. A service that does not read therefore slows its client down (TCP flow control) and costs no
-//! memory.
+//! it. A service that does not read therefore slows down its client through TCP flow control and
+//! does not use more memory.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

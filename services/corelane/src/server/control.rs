@@ -257,7 +257,7 @@ impl Controller {
         let held = Some(self.settings.slow_lanes().map_or(stall, SlowLanes::backlog));
         #[cfg(feature = "chaos")]
         let held = held.filter(|_| !self.settings.lane.chaos.is_some_and(|chaos| chaos.lend));
-        // This check is a separate task, because it runs far more often than the others.
+        // This check is a separate task, because it runs far more often than the other checks.
         if let Some(lending) = parts.lending.clone() {
             let (lanes, lifecycle) = (Arc::clone(&shared.lanes), Arc::clone(&parts.lifecycle));
             spawn_local(async move { held::run(&lanes, &lending, &lifecycle, held).await });

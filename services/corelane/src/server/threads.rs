@@ -121,7 +121,7 @@ pub(crate) fn wait_for_end(
         }
     }
     shared.advance(Phase::Stopped);
-    // A lane that does not stop is abandoned together with its unfinished work.
+    // A lane that does not stop is abandoned along with its unfinished work.
     cut += running.iter().map(|&lane| shared.lanes[lane].unfinished()).sum::<u64>();
     if let Some(error) = failure {
         return Err(error);

@@ -23,7 +23,7 @@ pub(crate) enum BodyPart {
 pub(crate) struct SentBody {
     pub(crate) ready: VecDeque<BodyPart>,
     pub(crate) rest: Option<mpsc::Receiver<BodyPart>>,
-    /// Size of the parts not yet passed on.
+    /// Size of the parts that have not been passed on yet.
     pub(crate) hint: SizeHint,
     pub(crate) has_ended: bool,
 }

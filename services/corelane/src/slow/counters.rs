@@ -1,4 +1,4 @@
-//! A slow lane's counters, and how its lane yields to it.
+//! A slow lane's counters, and the wait with which a lane yields to its slow lane.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

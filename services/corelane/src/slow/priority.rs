@@ -30,9 +30,9 @@ impl Priority {
     }
 }
 
-/// Lowers the calling thread's priority as far as the system allows. Needs no privilege, but a
-/// system call filter (seccomp) may reject it. Threads started by this thread inherit the priority,
-/// and only a privileged process can raise it again.
+/// Lowers the calling thread's priority as far as the system allows. Requires no privileges, but a
+/// system call filter (seccomp) may reject the call. Threads started by this thread inherit the
+/// priority, and only a privileged process can raise it again.
 pub(crate) fn lower_own() -> Priority {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle).is_ok() {

@@ -184,7 +184,7 @@ impl SlowQueues {
         self.queues[lane].begun.notified().await;
     }
 
-    /// The slow lane gets no further jobs and ends once it has finished its own.
+    /// The slow lane does not get any further jobs and ends once it has finished its own jobs.
     pub(crate) fn close(&self, lane: usize) {
         let queue = &self.queues[lane];
         let mut inside = queue.waiting();

@@ -43,8 +43,8 @@ const EVERY: Duration = Duration::from_millis(100);
 /// within a second. The named metrics are current values.
 ///
 /// A new report appears every 100 ms, and each connection carries it once, in its next response.
-/// Below 0.1 finished requests per second, the server sends no report, because an idle server knows
-/// nothing about the cost of a request.
+/// Below 0.1 finished requests per second, the server does not send a report, because an idle
+/// server has no information about the cost of a request.
 ///
 /// Envoy 1.40 ignores an entire report that contains an unknown key. Its
 /// `error_utilization_penalty` defaults to 0, which disables `eps`. While all replicas are below

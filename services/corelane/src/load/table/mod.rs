@@ -24,7 +24,7 @@ impl Estimate {
         let (new, old) = (nanos as i64, self.mean.get() as i64);
         if self.observations.get() == 0 {
             // RFC 6298 section 2.2: the mean starts at the first observation, and the deviation
-            // starts at half of it.
+            // starts at half of that value.
             self.mean.set(nanos);
             self.deviation.set(nanos / 2);
         } else {

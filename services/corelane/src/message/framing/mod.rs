@@ -11,8 +11,8 @@
 //! hyper gets one message at a time, and it gets each head only when the head is complete. Neither
 //! the response to a head nor its size limit therefore depends on how the bytes arrive.
 //!
-//! Input that hyper itself rejects needs no detection: the connection then ends, and the tracker is
-//! [lost](State::Lost).
+//! Input that hyper itself rejects does not need to be detected: the connection then ends, and the
+//! tracker is [lost](State::Lost).
 
 mod chunked;
 mod request_line;

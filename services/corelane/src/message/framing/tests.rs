@@ -15,7 +15,7 @@ use super::*;
 
 const ALLOWED: usize = 100;
 
-/// The end of each message in a stream of these parts, and the cut's position and reason.
+/// The end of each message in a stream of these parts, and the position and reason of the cut.
 fn followed_in(parts: &[&[u8]]) -> (Vec<usize>, Option<(usize, Fault)>) {
     let mut framing = Framing::new(ALLOWED);
     let (mut ends, mut before) = (vec![], 0);

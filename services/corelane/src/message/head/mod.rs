@@ -238,7 +238,7 @@ const LONGEST: usize = 32;
 /// Number of cache slots. A browser behind a proxy sends about twenty headers.
 const PLACES: usize = 128;
 
-/// Nonstandard headers that proxies add. A constant name needs no reference count.
+/// Nonstandard headers that proxies add. A constant name does not need a reference count.
 const OF_PROXIES: [HeaderName; 10] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),

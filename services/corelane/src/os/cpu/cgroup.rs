@@ -316,7 +316,7 @@ mod tests {
                   2 0 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw";
         assert_eq!(located("0::/\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         assert_eq!(located("0::/a\n", v2, "cpu").1, ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
-        // The process left its cgroup namespace, so the mount point shows no path to it.
+        // The process left its cgroup namespace, so the mount point does not show a path to it.
         assert_eq!(located("0::/../x\n", v2, "cpu").1, ["/sys/fs/cgroup"]);
         let escaped = v2.lines().next().expect("a line");
         assert_eq!(located("0::/\n", escaped, "cpu").1, ["/mnt/a b"]);

@@ -47,7 +47,8 @@ impl Throttling {
     }
 }
 
-/// Larger values mean no limit: cgroup v1 shows the largest multiple of a page.
+/// Larger values mean that there is no limit: cgroup v1 shows the largest multiple of the page
+/// size.
 const NO_LIMIT: u64 = 1 << 62;
 
 /// Smallest memory limit, in bytes, of this process's cgroup and its visible ancestors, or `None`

@@ -44,7 +44,7 @@ pub(crate) fn replan(view: &CpuView, lanes: Lanes, pin: Pin, present: &[Option<u
 }
 
 /// One lane per CPU, up to the number of lanes that the quota can keep running. A fraction of a CPU
-/// gets no lane. Lanes that exceed the quota would all stop for the rest of each period
+/// does not get a lane. Lanes that exceed the quota would all stop for the rest of each period
 /// (sched-bwc.rst). The admin thread uses the remainder.
 fn lanes_for(cpus: usize, quota: Option<f64>) -> usize {
     // The conversion from float saturates.
@@ -224,7 +224,7 @@ mod tests {
             // The kernel limits the mask to the cpuset, but both are checked.
             (on("0-7", "0-7").cpuset("2-4"), AUTO, Off, "- - -", None),
             (on("0-1", "0-7").cpuset("1-4"), AUTO, Off, "-", None),
-            // A cpuset that contains no CPU of the mask belongs to another cgroup.
+            // A cpuset that contains none of the mask's CPUs belongs to another cgroup.
             (on("0-1", "0-7").cpuset("4-7"), AUTO, Off, "- -", None),
             (on("0-1", "0-7").cpuset(""), AUTO, Off, "- -", None),
             // A quota is rounded down to whole lanes, but to at least one lane.

@@ -214,7 +214,7 @@ const LANE_FILES: u64 = 6;
 const LISTENER_FILES: u64 = 2;
 
 /// Maximum number of connections that a lane can be rejecting with a response at one time. Any
-/// others are closed.
+/// other rejected connections are closed.
 pub(crate) const REFUSING: usize = 32;
 
 /// Raises the soft limit on open files to the hard limit and rejects a connection limit that does

@@ -8,8 +8,8 @@ const TCP_FLAGS: u32 = 13;
 const SYN: u32 = 0x02;
 const ACK: u32 = 0x10;
 
-/// Drops segments that start a handshake and passes all others. A listening socket's filter sees
-/// the segment starting at its TCP header (`tcp_filter` in net/ipv4/tcp_ipv4.c).
+/// Drops segments that start a handshake and passes all other segments. A listening socket's filter
+/// sees the segment starting at its TCP header (`tcp_filter` in net/ipv4/tcp_ipv4.c).
 pub(super) fn no_new_handshake() -> Vec<sock_filter> {
     vec![
         instruction(BPF_LD | BPF_B | BPF_ABS, 0, TCP_FLAGS),

@@ -181,7 +181,7 @@ impl Connection {
     }
 
     /// Records that the socket accepted bytes of the other protocol: a client that had stopped
-    /// reading reads again.
+    /// reading has resumed.
     pub(crate) fn wrote_upgraded(&self) {
         self.orders.set(Orders::None);
         // No minimum rate applies, so the number of bytes is irrelevant.

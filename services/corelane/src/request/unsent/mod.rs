@@ -1,6 +1,6 @@
 //! Counters and limits for response bytes that are waiting for clients.
 //!
-//! A response's memory is counted from the moment the service hands it over until the socket or the
+//! A response's memory is counted from the time the service hands it over until the socket or the
 //! client's window accepts it. Above the limit of an HTTP/2 connection, its response bodies are not
 //! polled. Above the process limit, new requests are shed.
 
@@ -106,7 +106,7 @@ pub(crate) struct Unsent {
     sweeps: Cell<u32>,
     /// Responses with unsent bytes.
     replies: Tally,
-    /// Whether the socket accepts no data, which means that no single stream is to blame.
+    /// Whether the socket does not accept any data, which means that no single stream is to blame.
     is_blocked: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
