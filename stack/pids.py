@@ -27,7 +27,8 @@ def environment(pid: int) -> dict[str, str]:
 
 def _environment(pid: int) -> list[bytes]:
     try:
-        # The file is empty for a zombie, so a process that only waits to be reaped does not count.
+        # The file is empty for a zombie, so a process that is only waiting to be reaped does not
+        # count.
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return []
@@ -70,7 +71,7 @@ def state(pid: int) -> str:
 
 
 def started(pid: int) -> str:
-    """In ticks since boot; "" if the process is gone."""
+    """Returns a process's start time in ticks since boot, or "" if the process is gone."""
     fields = _stat(pid)
     return fields[19] if fields and fields[0] not in "ZX" else ""
 

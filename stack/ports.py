@@ -38,7 +38,8 @@ _lock = Lock()
 
 
 def free_ports(count: int = 1, address: str = "127.0.0.1") -> int:
-    """First of `count` consecutive ports that are free at an IPv4 address; no port is given twice.
+    """Returns the first of `count` consecutive ports that are free at an IPv4 address. No port is
+    returned twice.
 
     For 0.0.0.0, the ports are free at every address.
     """

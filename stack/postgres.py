@@ -32,7 +32,7 @@ HBA = "{kind} all all all scram-sha-256\n"
 
 @dataclass(frozen=True)
 class Settings:
-    """Address, number of connections, and names in its certificate if it requires TLS."""
+    """A server's address and connection limit, and the names in its certificate if it requires TLS."""
 
     port: int
     address: str = HOST
@@ -201,7 +201,7 @@ class Postgres:
 
 
 ENDING = 30.0
-"""Seconds for the server to become ready, or to end."""
+"""Maximum seconds for the server to become ready or to exit."""
 
 _numbers = itertools.count()
 
@@ -244,7 +244,7 @@ def holding(database: Database, statement: str) -> Iterator[None]:
         assert any(line == "held\n" for line in session.stdout), f"not held: {statement}"
         yield
     finally:
-        # The server rolls the transaction back. After a kill, no process reads this input any more.
+        # The server rolls the transaction back. After a kill, no process reads this input.
         session.kill()
         session.communicate()
 

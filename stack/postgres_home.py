@@ -56,7 +56,9 @@ def account() -> Account:
 
 
 ELSEWHERE = Path("/var/tmp")
-"""On a disk, unlike /tmp on many machines: benchmarks measure the cost of a save."""
+"""A folder on a disk, because benchmarks measure the cost of a save. On many machines, /tmp is not
+on a disk.
+"""
 
 
 def place(folder: Path, user: Account) -> Path:

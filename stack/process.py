@@ -63,7 +63,7 @@ class Process:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._group = 0
-        """The process group while any of its processes may run."""
+        """The process group, as long as any of its processes may be running."""
         self._asked = False
 
     @property
@@ -119,13 +119,15 @@ class Process:
         return {name.strip(): task for task, name in self._tasks("comm")}
 
     def _tasks(self, file: str) -> Iterator[tuple[Path, str]]:
-        """A file of each living thread; threads for blocking calls end when they are idle."""
+        """Yields a file's content for each living thread. Threads for blocking calls exit when they
+        are idle.
+        """
         for task in Path(f"/proc/{self._process.pid}/task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
                 yield task, (task / file).read_text()
 
     def terminate(self) -> None:
-        """Asks the process to exit; a replica then drains."""
+        """Signals the process to exit; a replica then drains."""
         self._asked = True
         if self.running:
             # A stopped process handles no other signal.
@@ -170,8 +172,8 @@ def running(
 def detached(
     argv: Sequence[object], log: Path, environment: Mapping[str, str], **options: object
 ) -> subprocess.Popen[bytes]:
-    """A separate session, so that the process outlives this one. Only its pid or a mark leads to it
-    later.
+    """Starts a process in a separate session, so that it outlives this process. Later, it can be
+    found only by its pid or a mark.
     """
     with log.open("ab") as output:
         return subprocess.Popen(

@@ -33,7 +33,7 @@ def example(name: str) -> Path:
 
 @cache
 def _folder() -> Path:
-    """BINARIES if set; otherwise builds the programs.
+    """Returns BINARIES if it is set; otherwise builds the programs.
 
     Builds all programs together, as an earlier `cargo test` did: a build without the tests would
     use fewer features of the dependencies and compile them again.

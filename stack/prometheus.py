@@ -55,7 +55,7 @@ class Prometheus:
         return self._query("query", query=expression, time=over.end)
 
     def range(self, expression: str, over: Range) -> Result:
-        """Aligned to multiples of the step, as in Grafana."""
+        """Runs a range query that is aligned to multiples of the step, as in Grafana."""
         start, end = (math.floor(time / STEP) * STEP for time in (over.start, over.end))
         return self._query("query_range", query=expression, start=start, end=end, step=STEP)
 
@@ -114,7 +114,7 @@ def alertmanager(folder: Path, port: int, configuration: Path | None = None) -> 
         f"--config.file={configuration or folder / 'alertmanager.yml'}",
         f"--storage.path={folder / 'alertmanager-data'}",
         f"--web.listen-address={HOST}:{port}",
-        # Without a cluster of Alertmanagers.
+        # Disables clustering with other Alertmanagers.
         "--cluster.listen-address=",
         "--log.level=warn",
     ]

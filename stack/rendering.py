@@ -13,10 +13,10 @@ from tools.resolve import tool
 
 CHARTS = REPOSITORY / "charts"
 REGISTRY = REPOSITORY / "tests" / "charts" / "registry.yaml"
-"""The values without which no chart has images."""
+"""Values that every chart needs for its images."""
 GATEWAY_VALUES = sorted((REPOSITORY / "gateway" / "values").glob("*.yaml"))
 BASES = {"service": (CHARTS / "service" / "values-reference.yaml",)}
-"""Values of charts that render no image without them."""
+"""Values of charts that need more than these for their images."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's C loader if available, because dashboards are long."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

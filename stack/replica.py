@@ -111,7 +111,7 @@ def servers(program: Path) -> Iterator[Callable[..., Server]]:
         wait: bool = True,
         **more: object,
     ) -> Server:
-        """`within` is a command that runs the server; `wait` waits until it is ready."""
+        """Starts a server. `within` is a command that runs it; with `wait`, it is ready on return."""
         first = free_ports(2, address)
         ports = first, first + 1
         if not any(str(flag).startswith("--lanes") for flag in flags):

@@ -17,7 +17,7 @@ pytest_plugins = [
     "support.fixtures",
     "support.slices",
     "support.tuning",
-    # After its dependencies, for pytest's assertion rewriting.
+    # Listed after its dependencies, so that pytest can rewrite their assertions.
     "support.monitoring",
 ]
 
@@ -38,11 +38,11 @@ def pytest_sessionstart() -> None:
 
 
 NIGHTLY_FIXTURES = {"api", "booted", "housed", "large"}
-"""These need Kubernetes or a QEMU kernel, so their tests are nightly."""
+"""These fixtures need Kubernetes or a QEMU kernel, so tests that use them are nightly."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Also applies to indirect use of `NIGHTLY_FIXTURES`."""
+    """Marks tests that use one of `NIGHTLY_FIXTURES`, even indirectly, as nightly."""
     for item in items:
         if NIGHTLY_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.nightly)

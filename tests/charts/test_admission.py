@@ -142,7 +142,7 @@ KINDS = (
 
 
 def run(api: Api, *arguments: str | Path) -> None:
-    """Nothing to wait for: no controller creates pods here."""
+    """Runs Helm without waiting for pods, because no controller creates any here."""
     result = api.helm(*arguments)
     assert result.returncode == 0, result.stderr
 

@@ -169,7 +169,7 @@ def test_only_what_may_run_twice_is_retried_after_a_reset() -> None:
     assert conditions["idempotent"] == unseen | {"reset"}
     assert conditions["once"] == unseen | {"reset-before-request"}
     headers = [route["route"]["retry_policy"]["retriable_headers"] for route in (idempotent, once)]
-    # Set only if no handler started; `retry-after` alone does not say so.
+    # This header is set only if no handler started; `retry-after` alone does not prove that.
     assert headers == [[{"name": "corelane-not-started", "present_match": True}]] * 2
 
 

@@ -152,7 +152,7 @@ def is_problem(reply: Reply, slug: str, title: str) -> bool:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    # Bound to reserve the ports, but not listening, so connections are refused.
+    # These sockets reserve the ports but do not listen, so connections are refused.
     with socket.socket() as traffic, socket.socket() as admin:
         for held in (traffic, admin):
             held.bind(("127.0.0.1", 0))

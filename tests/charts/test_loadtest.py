@@ -134,7 +134,7 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
 def test_without_one_of_them_nobody_begins(server: Server, tmp_path: Path) -> None:
     before = server.metrics()
     with runners(tmp_path, 2, server.url) as started:
-        # All runners are waiting, so the stop is not caused by a late one.
+        # All runners are waiting, so a late runner cannot be the reason for the stop.
         for each in started:
             eventually(each.waits, f"{each.url} waits")
         missing = f"http://127.0.0.1:{free_ports(1)}/v1/status"

@@ -42,7 +42,7 @@ def definitions(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert module["Sum"] == SUM
     crds = Path(module["Dir"]) / "example/prometheus-operator-crd"
     files = [f"--filename={crds}/monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
-    # Too large for the annotation of client-side apply.
+    # These files are too large for the annotation that client-side apply adds.
     applied = api.kubectl("apply", "--server-side", *files)
     assert applied.returncode == 0, applied.stderr
     waited = api.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
@@ -98,7 +98,7 @@ def test_what_the_operator_does_not_know_is_refused(api: Api) -> None:
 
 @pytest.mark.fast
 def test_rules_are_those_of_the_dashboards_folder() -> None:
-    """With default values; Prometheus also evaluates their templates."""
+    """Renders the chart with default values. Prometheus also evaluates the rules' templates."""
     own = {
         name.removeprefix("corelane-monitoring-") + ".rules.yaml": each["spec"]
         for name, each in of_kind("PrometheusRule").items()
@@ -292,7 +292,7 @@ def test_promtool_finds_no_fault(case: str, tmp_path: Path) -> None:
     for job in found["scrape_configs"]:
         job.pop("kubernetes_sd_configs", None)
     rules = maps["corelane-monitoring-prometheus-rules"]["data"]
-    # Plus the chart's own always-firing rule.
+    # The chart adds its own always-firing rule.
     assert rules.keys() == RULES.keys() | {"watchdog.rules.yaml"}
     for name, text in rules.items():
         (tmp_path / name).write_text(text)

@@ -1,4 +1,5 @@
-"""Sets every key to null: either the same as empty, or rejected with the key's name.
+"""Sets every key to null, which must have the same effect as an empty value or be rejected with the
+key's name.
 
 Helm removes such keys before schemas and templates see them.
 """

@@ -53,7 +53,7 @@ def test_a_disruption_budget_where_there_can_be_two_pods(
     found = render(chart, *settings).get("PodDisruptionBudget", {}).get("spec", {})
     assert found.get("maxUnavailable") == most
     assert "minAvailable" not in found
-    # Also evict pods that are not ready.
+    # The budget also permits evicting pods that are not ready.
     assert found.get("unhealthyPodEvictionPolicy") == ("AlwaysAllow" if most else None)
 
 

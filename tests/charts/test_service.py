@@ -231,7 +231,7 @@ def test_the_shipped_values_are_what_the_command_writes(corelane: Callable) -> N
 
 ADAPTER = REPOSITORY / "charts" / "service" / "prometheus-adapter.yaml"
 MEASURED = {
-    # Two lanes, one twice as busy; one scrape of the second replica failed.
+    # Two lanes, one of them twice as busy. One scrape of the second replica failed.
     "corelane_lane_busy_seconds_total": {
         "pod='shop-0',lane='0'": "0+7.5x8",
         "pod='shop-0',lane='1'": "0+3.75x8",

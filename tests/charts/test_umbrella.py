@@ -78,7 +78,7 @@ ONE_CPU_NODES = CHARTS / "corelane" / "values-one-cpu-nodes.yaml"
 def test_nodes_with_one_cpu_give_it_to_a_replica(values: Path) -> None:
     found = resources(values)
     server = found["corelane-server"]
-    # Guaranteed pods need exactly these two.
+    # Guaranteed pods need exactly these two limits.
     assert server["limits"].keys() == {"cpu", "memory"}
     assert server["limits"].items() <= server["requests"].items()
     assert server["requests"]["cpu"] == "1"

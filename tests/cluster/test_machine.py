@@ -48,7 +48,8 @@ def test_pods_of_a_node_stay_on_its_cpus(large: Machine) -> None:
     pids = []
     for node in ("node1", "node2"):
         pods = f"/sys/fs/cgroup/corelane-{node}/kubepods"
-        # As for a kubelet that sees all CPUs, and for one whose CPUs are assigned elsewhere.
+        # Prepares cgroups for a kubelet that sees all CPUs and for a kubelet whose CPUs are
+        # assigned elsewhere.
         made = large.good(f"""
             mkdir -p {pods}/shared
             for folder in {pods}/.. {pods}; do
@@ -101,7 +102,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def housed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Four CPUs and the file system of the tests."""
+    """Yields a machine with four CPUs and the tests' file system."""
     with booted_with(tmp_path_factory.mktemp("housed"), hardware=HOUSED) as machine:
         yield machine
 

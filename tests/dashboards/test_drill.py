@@ -30,7 +30,7 @@ def test_every_alert_has_a_drill_and_every_drill_an_alert() -> None:
 
 
 def track() -> Track:
-    """A track before the fault."""
+    """Returns a track in its state before the fault."""
     return Track("CorelaneStall", fires=90, resolves=60)
 
 

@@ -58,7 +58,7 @@ def agrees(parts: list[catalogue.Part], read: Callable[[], bytes]) -> None:
     try:
         eventually(same, pause=0.1)
     except ToolError as error:
-        # More helpful than the timeout.
+        # The differences are more helpful than the timeout.
         pytest.fail("\n".join(found) or str(error))
 
 
@@ -114,7 +114,7 @@ def samples(server: Server, folder: Path) -> dict[str, float]:
         made |= {"job_name": detail, "scrape_timeout": "1s", "scrape_interval": "1s"}
         made["metric_relabel_configs"] = job.get("metric_relabel_configs", [])
         jobs.append(made)
-    # Missing if the scrape timed out.
+    # The series is missing if the scrape timed out.
     query = "max_over_time(scrape_samples_post_metric_relabeling[1m]) > 0"
     with prometheus(folder, {}, scrape_configs=jobs) as found:
 
@@ -145,7 +145,7 @@ def test_gateway(start: Callable[..., Server], tmp_path: Path) -> None:
         "mtls": {"enabled": True, "files": {"folder": str(secret.path)}},
     }
     values["upstream"] = {"identity": "localhost"}
-    # Both sides have one certificate.
+    # Both sides use the same certificate.
     ca = authority(tmp_path, "ca")
     pair = ca.issue("DNS:localhost")
     own = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca.certificate}

@@ -14,7 +14,7 @@ from support.projects import Writer
 from support.releases import Release
 
 ESSENTIAL = {"test_pinning", "test_rollouts", "test_disruptions", "test_services"}
-"""Run by CI on each change; all others are nightly."""
+"""Modules that CI runs on each change; all other modules are nightly."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 NAME = "test-projects"
-"""Of the Secrets, and of the Service that names PostgreSQL."""
+"""Name of the Secrets, and of the Service that refers to PostgreSQL."""
 
 
 def address_towards(node: str) -> str:

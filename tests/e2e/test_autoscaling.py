@@ -91,7 +91,7 @@ def external_metric(name: str, service: str) -> dict:
 
 POLICIES = {
     "busy": pods_metric("corelane_lane_busy_ratio", f"{TARGET * 1000:.0f}m"),
-    # Wait behind one queued request.
+    # The wait behind one queued request.
     "wait": pods_metric("corelane_expected_wait_seconds", f"{COST * 1000:.0f}m"),
     "required": external_metric("corelane_replicas_required", "corelane-server"),
     "cpu": {"cpuPercent": round(TARGET * 100), "metrics": []},
@@ -103,11 +103,11 @@ class Scaled:
     release: Release
     file: Path
     pace: int
-    """1 for a fifth of the production periods, 5 for all of them."""
+    """Length of all periods: 1 is a fifth of the production periods, and 5 is their full length."""
     ops: int = 0
     policy: str = ""
     spans: dict[str, list[float]] = field(default_factory=dict)
-    """Durations in the life of replicas, over all profiles, in seconds."""
+    """Durations in a replica's life in seconds, across all profiles."""
     figures: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     """Results of `drive` over all rounds."""
 
@@ -145,8 +145,8 @@ class Scaled:
             "alertmanager": {"enabled": False},
             "scrape": {"interval": f"{2 * self.pace}s", "timeout": "2s"},
             "networkPolicy": {"clients": [adapter]},
-            # A loose objective, so that all policies share one target; only the lead time due to
-            # metrics shrinks.
+            # The objective is loose, so that all policies share one target; it only shortens the
+            # lead time due to metrics.
             "objectives": {
                 "capacityUsed": TARGET,
                 "latencyThreshold": "2500ms",
@@ -348,7 +348,7 @@ def drive(scaled: Scaled, name: str, policy: str) -> tuple[LoadProfile, Replicas
     return profile, replicas
 
 
-# At low load the wait is zero and only detects steps.
+# The `wait` policy is omitted: at low load the wait is zero, so it only detects steps.
 CASES = [(policy, name) for policy in ("busy", "required", "cpu") for name in LOAD_PROFILES]
 
 

@@ -56,7 +56,7 @@ CHART = {
     "agent": {"cpu": "5m"},
     "shutdown": {"settle": "1s"},
 }
-"""Small enough for dozens of pods."""
+"""Resources that are small enough for dozens of pods."""
 
 
 @dataclass

@@ -191,8 +191,8 @@ def test_a_roll_out_and_the_way_back_fail_no_request(
 def test_a_replica_that_ends_serves_first_and_then_drains(
     routed: Release, service: Release, tmp_path: Path
 ) -> None:
-    """The kubelet delays SIGTERM, as these images have no shell; gateways know about the shutdown
-    by then.
+    """The kubelet delays SIGTERM, because these images have no shell. By then, gateways know about
+    the shutdown.
     """
     (pod, *_) = service.pods()
     cluster = service.cluster

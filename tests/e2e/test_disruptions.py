@@ -75,7 +75,7 @@ def test_a_node_that_is_drained(release: Release) -> None:
 
 
 def test_requests_reach_every_replica(release: Release) -> None:
-    """On a single connection; every gateway already knows all replicas."""
+    """Uses a single connection, because every gateway already knows all replicas."""
     wanted = {pod.name for pod in release.cluster.ready_pods("server")}
     assert len(wanted) == 2
     client = Client(release.gateway)

@@ -72,8 +72,8 @@ def test_replicas_that_come_and_go_measured(release: Release, measured: str) -> 
     assert not load.failures, load.failures[:10]
     TIMES[measured]["ready -> first request"].append(load.first[second] - said.ready[second])
     TIMES[measured]["ending -> last request"].append(load.last[gone] - said.ending[gone])
-    # DNS may be cached for 30 s, whereas the agent watches the slices. Both are slower on a busy
-    # machine.
+    # DNS may be cached for 30 s, whereas the agent watches the slices. Both methods are slower on a
+    # busy machine.
     if measured == "eds":
         assert load.first[second] - said.ready[second] < 30
         assert load.last[gone] - said.ending[gone] < 30

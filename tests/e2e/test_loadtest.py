@@ -139,8 +139,8 @@ def test_the_runners_share_a_run_and_their_series_add_up(
 def test_a_run_fails_with_its_runners(
     start: Callable[..., Started], platform_with_prometheus: Release
 ) -> None:
-    """Lost runner, wrong responses, unschedulable runner: run concurrently, because they mostly
-    wait.
+    """Tests a lost runner, wrong responses and an unschedulable runner. These runs are concurrent,
+    because they mostly wait.
     """
     cluster = platform_with_prometheus.cluster
     of_job = f"batch.kubernetes.io/job-name={JOB}"
@@ -153,7 +153,7 @@ def test_a_run_fails_with_its_runners(
     eventually(begun, "the start of all runners", patience=ROLL_OUT, pause=PAUSE)
     pods = cluster.items("pods", "--selector", of_job)
     uids = {pod["metadata"]["uid"] for pod in pods}
-    # Delayed, so that only one run builds the image.
+    # The other runs start later, so that only one run builds the image.
     placeless = start("--release", PLACELESS, "--set", "cpu=64", "--set", "start.deadline=3s")
     strict = start("--release", STRICT, "--rate", "20", "--set", "target.replicas={nobody}")
     cluster.kubectl("delete", "pod", pods[1]["metadata"]["name"])

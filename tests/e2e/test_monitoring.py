@@ -102,7 +102,9 @@ def test_what_somebody_changes_on_a_node_is_an_alert(monitored: Monitored) -> No
 
 
 def test_alertmanager_posts_what_is_critical(monitored: Monitored) -> None:
-    """Separate, because critical alerts are grouped for ten seconds and warnings for a minute."""
+    """A separate test, because critical alerts are grouped for ten seconds and warnings for a
+    minute.
+    """
     labels = {"alertname": "Drill", "severity": "critical", "namespace": "drill"}
     with monitored.api("alertmanager") as alertmanager:
         alertmanager.post("/api/v2/alerts", [{"labels": labels}])
@@ -155,7 +157,7 @@ def expressions(groups: Iterable[dict]) -> Iterator[str]:
 
 def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: Monitored) -> None:
     """Runs last, because nested recordings take several 30 s rounds."""
-    # Evaluated every two minutes, so the test queries their expressions directly.
+    # These groups are evaluated every two minutes, so the test queries their expressions directly.
     slow = [group for group in RULES if group.get("interval") == "2m"]
     assert slow
     soon = [group for group in RULES if group not in slow]
@@ -178,7 +180,7 @@ def test_every_rule_is_evaluated_and_records_have_data_under_traffic(monitored: 
         wait(lambda: records <= recorded(), f"data of every record: {sorted(records)}")
         for expression in expressions(slow):
             wait(lambda expression=expression: prometheus.query(expression), expression)
-        # A window of one minute, so that one failed scrape hides nothing.
+        # With a one-minute window, one failed scrape hides nothing.
         (failures,) = prometheus.query(
             "sum(max_over_time(prometheus_rule_evaluation_failures_total[1m]))"
         )

@@ -25,7 +25,7 @@ TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 GATEWAY = "http://10.213.0.11:30080"
 
 BUILDING = 900.0
-"""Build timeout in seconds, dependencies included."""
+"""Timeout in seconds for building a service and its dependencies."""
 
 ROUTES = {"/", "/notes/{name}"}
 
@@ -67,7 +67,7 @@ def reader() -> Iterator[Reader]:
         "CARGO_INSTALL_ROOT": str(home),
         "CARGO_TARGET_DIR": str(TARGET),
     }
-    # Readers have tools and earlier builds.
+    # Readers already have tools and earlier builds.
     for name, folder in {
         "CARGO_HOME": ".cargo",
         "RUSTUP_HOME": ".rustup",
@@ -275,7 +275,7 @@ def test_the_dashboards_show_it(deployed: Release, prometheus: Prometheus) -> No
 
 
 def test_its_objectives_are_recorded(deployed: Release, prometheus: Prometheus) -> None:
-    """Alerts compare these, per service and route."""
+    """Alerts compare these objectives per service and route."""
     begun = time.time()
     selected = f'{{namespace="{deployed.cluster.namespace}", service="shop"}}'
 

@@ -1,4 +1,4 @@
-"""Nodes are lost, isolated, rebooted or run out of disk under a constant load.
+"""Under constant load, nodes are lost, isolated or rebooted, or they run out of disk space.
 
 Needs virtual machines: `make cluster-up deploy CLUSTER=vm`, then `make e2e CLUSTER=vm TESTS="-k
 node_faults -s"`, which prints a row per fault. `--random 3600` injects random faults for an hour.
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.skipif(settings.kind() != "vm", reason="nodes are no ma
 RATE = 20.0
 CLIENTS = 8
 SLOW = 2.0
-"""A response this slow, in seconds, was first sent to an unresponsive replica."""
+"""If a response takes at least this many seconds, its request was first sent to an unresponsive
+replica.
+"""
 
 RECOVERY = 900.0
 """Seconds until a returned node serves again; emulated CPUs boot in one to two minutes."""

@@ -1,4 +1,4 @@
-"""Nodes are audited, tuned, kept in tune and restored; pods have their exclusive CPUs proven.
+"""Audits, tunes, monitors and restores nodes, and proves that pods have exclusive CPUs.
 
 Only settings in the nodes' network namespaces change, and these namespaces disappear with the
 cluster.
@@ -78,15 +78,15 @@ def test_an_audit_needs_no_privilege_and_finds_what_differs(tuning: Tuning) -> N
         assert not context.get("privileged")
         assert pod["spec"]["securityContext"]["runAsNonRoot"]
         rows = tuning.audit(node)
-        # Machine-wide, not per network namespace.
+        # This sysctl is machine-wide, not per network namespace.
         row = rows["fs.nr_open", ""]
         assert row["actual"] == inside(node, "cat", "/proc/sys/fs/nr_open").strip()
         assert row["wanted"] == "2097152"
         assert row["state"] == ("differs" if int(row["actual"]) < int(row["wanted"]) else "ok")
-        # Set by kube-proxy on every node.
+        # kube-proxy sets this sysctl on every node.
         assert rows["net.netfilter.nf_conntrack_max", ""]["state"] == "owned"
         assert "conntrack.min to 2097152" in rows["net.netfilter.nf_conntrack_max", ""]["reason"]
-        # Exists only in the initial network namespace.
+        # This sysctl exists only in the initial network namespace.
         backlog = rows["net.core.netdev_max_backlog", ""]
         assert backlog["state"] == ("differs" if MACHINES else "skipped")
         assert MACHINES or backlog["reason"]
@@ -172,7 +172,7 @@ def set_queues(node: str, count: int) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_queue(cluster: Cluster) -> Iterator[None]:
-    """Like a link between namespaces; with a queue per CPU, RPS has no effect."""
+    """Limits links to one queue, as between namespaces: with one queue per CPU, RPS has no effect."""
     nodes = cluster.nodes() if MACHINES else []
     for node in nodes:
         set_queues(node, 1)
@@ -244,7 +244,7 @@ def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:
 
 @contextlib.contextmanager
 def locked(node: str) -> Iterator[None]:
-    """Holds the lock, as another tuner would."""
+    """Holds the lock, like another tuner."""
     # The lock is inherited by the background process.
     holder = "setsid sleep 600 >/dev/null 2>&1 </dev/null"
     pid = inside(node, "sh", "-ec", f"exec 9>>{STATE}/lock; flock 9; {holder} & echo $!").strip()
@@ -299,13 +299,13 @@ def test_the_pinning_of_each_pod_is_proven(proven: Tuning, release: Release) -> 
         )
         text = proven.metrics(pod.node)
         assert f'pod="{pod.name}"' in text
-    # Shown to users and Helm.
+    # Users and Helm can read the proofs.
     shown = proven.cluster.kubectl("exec", f"daemonset/{NAME}", "--", "/node-tuner", "proof")
     assert any(pod.name in shown.stdout for pod in servers)
     passed, said = proven.test()
     assert passed, said
 
-    # More than any process here may open.
+    # A limit higher than any process here may set.
     apply(proven, nofile=1 << 29)
     for pod in servers:
         proven.wait(
@@ -343,7 +343,7 @@ def test_a_replica_with_connections_goes_last(tuning: Tuning, release: Release) 
         return int(annotations.get("controller.kubernetes.io/pod-deletion-cost", 0))
 
     with contextlib.ExitStack() as stack:
-        # Otherwise only gateways reach it.
+        # Without forwarding, only gateways can reach the replica.
         url = stack.enter_context(cluster.forwarded(last.name, 8080))
         for _ in range(40):
             client = Client(url)

@@ -30,7 +30,7 @@ def test_a_bad_value_changes_nothing(release: Release, setting: str, words: str)
 
 
 def test_the_namespace_takes_restricted_pods_only(release: Release) -> None:
-    """Both charts comply; a rejected pod shows that the namespace enforces the standard."""
+    """Both charts comply with the standard; a rejected pod shows that the namespace enforces it."""
     namespace = release.cluster.get("namespace", release.cluster.namespace)
     labels = namespace["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"

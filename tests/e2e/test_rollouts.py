@@ -25,7 +25,7 @@ def unnoticed(release: Release, replies: int = 400) -> Iterator[Load]:
     with release.load() as load:
         load.wait_for(replies, patience=ROLL_OUT)
         yield load
-        # Waits for the same number of replies after the last pod change.
+        # Wait for as many replies after the last pod change.
         load.wait_for(replies, patience=ROLL_OUT)
     assert not load.failures, load.failures[:10]
 
@@ -46,7 +46,7 @@ def silent(release: Release) -> Iterator[None]:
 
 @contextmanager
 def replaced(cluster: Cluster, *apps: str) -> Iterator[None]:
-    """Exactly these apps' pods are replaced."""
+    """Asserts that exactly these apps' pods are replaced."""
     before = {app: {pod.uid for pod in cluster.pods(app)} for app in ("server", "gateway")}
     yield
     for app, uids in before.items():

@@ -174,7 +174,7 @@ def test_load_aware_weighs_by_the_chosen_metric(
 
 HEADERS = {"endpoint-load-metrics", "endpoint-load-metrics-bin"}
 
-# As early and as often as Envoy allows.
+# Weights are updated as early and as often as Envoy allows.
 BY_LOAD_REPORT = {
     "upstream": {
         "balancing": {"policy": "load-aware", "loadAware": {"blackout": "0s", "update": "100ms"}}

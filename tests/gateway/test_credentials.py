@@ -158,7 +158,7 @@ def test_a_changed_secret_needs_no_restart(
     eventually(lambda: status("/", **key) == 200)
     eventually(lambda: status("/people", Authorization=basic("bob", "second")) == 200)
     assert status("/people", Authorization=basic("ann", "first")) == 401
-    # One wrong entry changes nothing, and is reported without the key.
+    # One wrong entry changes nothing; it is reported without its key.
     secrets["api-keys"].put({"short": b"secret"})
     gauge = 'corelane_gateway_agent_credentials_current{filter="corelane.api_keys"} '
     eventually(lambda: f"{gauge}0\n" in agent.ask("/metrics").body.decode())

@@ -61,7 +61,9 @@ def connections(gateway: Gateway) -> int:
 
 @contextmanager
 def request_in_flight(server: Server, gateway: Gateway) -> Iterator[list[Reply]]:
-    """Sends a request whose replica does not respond until the context ends; then its response is in the list."""
+    """Sends a request whose replica does not respond until the context ends; the response is then
+    in the list.
+    """
     replies: list[Reply] = []
     asking = threading.Thread(target=lambda: replies.append(ask(gateway.url, "/hello")))
     server.freeze()

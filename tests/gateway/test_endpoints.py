@@ -290,7 +290,7 @@ def test_each_service_has_its_own_file(slices: Slices, elsewhere: Slices, starte
         agent.wait_for({}, "edge")
         elsewhere.put("b", (TWO, READY), service="pages", names=("web",))
         agent.wait_for({TWO: "HEALTHY"}, "edge")
-        # Without the port, it has no endpoints, and the log names the Service.
+        # Without the port, the cluster has no endpoints, and the log names the Service.
         elsewhere.put("b", (TWO, READY), service="pages", names=("other",))
         agent.wait_for({}, "edge")
         eventually(

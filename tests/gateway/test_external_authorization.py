@@ -120,7 +120,7 @@ def test_the_service_decides_and_without_it_nothing_passes(
 
     assert status("/a", "allow") == 200
     assert told() == [{b"authorization": b"allow", b"x-user": b"ann", b"x-private": b"private"}]
-    # The body is longer than Envoy buffers, and the service does not get it.
+    # The body is larger than Envoy's buffer, and the service does not receive it.
     assert status("/a", "allow", "POST", LONG) == 200
     assert len(recorder.take().requests[0].body) == len(LONG)
     assert [status("/a", word) for word in ("deny", "hang")] == [403, 503]

@@ -176,7 +176,9 @@ def sweeping(configuration: dict) -> None:
 
 @contextmanager
 def full() -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yields the URL of a replica at which new connections wait: the kernel drops their SYNs until it accepts one."""
+    """Yields the URL of a replica with a full accept queue: the kernel drops SYNs until the replica
+    accepts a connection.
+    """
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -225,8 +227,9 @@ def test_a_replica_that_takes_no_connection_is_left_out_and_fails_no_request(
     name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
     with full() as (url, _), failing("answer") as healthy:
         replicas = [endpoint(url, healthy.url), endpoint(server.url, server.admin)]
-        # Requests that wait at the same time fail together, so one connectTimeout is enough. For the other
-        # replica, the kernel completes connections, however busy it is.
+        # Requests that wait at the same time fail together, so one connectTimeout is enough.
+        # Connections to the other replica are completed by the kernel, no matter how busy the
+        # replica is.
         values = {"upstream": {"connectTimeout": "500ms"}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
             eventually(lambda: gateway.counted("cluster.server.membership_healthy") == 2)

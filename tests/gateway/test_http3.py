@@ -35,7 +35,7 @@ class Http3Client(QuicConnectionProtocol):
         self._body = b""
 
     def offers_websockets(self) -> bool:
-        """Whether the other side's settings allow extended CONNECT (RFC 9220)."""
+        """Whether the peer's settings allow extended CONNECT (RFC 9220)."""
         settings = self._http.received_settings
         assert settings, "no settings yet"
         return bool(settings.get(Setting.ENABLE_CONNECT_PROTOCOL))
@@ -185,7 +185,7 @@ def test_a_drain_waits_for_requests_by_http3(
                 assert drain.running
                 server.thaw()
                 assert (await asking).status == 200
-                # GOAWAY came with the response, so the gateway closes the connection when the
+                # The response arrived with a GOAWAY, so the gateway closes the connection when the
                 # client sends no more requests.
                 code, last = await asyncio.to_thread(drain.end)
                 assert (code, last["message"]) == (0, "drain: ended")

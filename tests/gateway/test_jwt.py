@@ -148,7 +148,7 @@ def test_a_new_token_of_the_gateway_needs_no_restart(
 
 
 VERIFIED = {"email_verified": True}
-"""The claim that the gateway of `behind` requires of every token."""
+"""Claims that the `behind` gateway requires in every token."""
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., d
             status = ask(running.url, path, method, headers=headers).status
             requests = recorder.take().requests
             assert len(requests) == (status == 200)
-            # The recorder's fields are in lower case, and base64 is not.
+            # Search the raw data: the recorder's fields are in lower case, but base64 is not.
             found = requests and re.findall(rb"\r\ncorelane-claims: (.*)\r\n", requests[0].data)
             assert len(found) <= 1
             return status if status != 200 else found[0] if found else None

@@ -55,7 +55,8 @@ def test_a_long_body_is_413(gateway: Start) -> None:
     assert ask(running.url, "/hello", "POST", body=b"x" * 1000).status == 405
     long = {"body": b"x" * 1001}
     assert problem(ask(running.url, "/hello", "POST", **long)) == (413, "Payload Too Large")
-    # Chunked and in one write: otherwise the replica would answer the head before the body exceeds the limit.
+    # The body is chunked and sent in one write: otherwise the replica would respond to the head
+    # before the body exceeds the limit.
     head = b"POST /hello HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"258\r\n" + b"x" * 600 + b"\r\n"
     with connect(running.url) as client:
@@ -144,7 +145,7 @@ def test_gateways_share_a_limit_while_their_number_changes(tmp_path: Path) -> No
 
     routes = [route(name, bucket) for name in ("one", "three", "two")]
     routes.append(route("tenants", bucket | {"keys": [tenant]}))
-    # Nobody answers, so retries would only take time.
+    # No replica answers, so retries would only take time.
     never = {"retries": {"attempts": 0}}
     values = {"rateLimit": {"scope": "release"}, "routes": routes, "upstream": never}
     with ExitStack() as stack:

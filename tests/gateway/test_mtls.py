@@ -84,7 +84,7 @@ class Mesh:
         """Replaces a Secret and waits until its side uses it."""
         if folder is self.gateway_secret:
             changed = {it for it in content if (folder.path / it).read_bytes() != content[it]}
-            # One for the certificate, and one for the CA.
+            # One update for the certificate, and one for the CA.
             updates = len(changed & {"tls.crt"}) + len(changed & {"ca.crt"})
             wanted = self.gateway.counted(UPDATES) + updates
             folder.put(content)
@@ -299,7 +299,7 @@ def test_files_that_do_not_fit_are_not_taken(mesh: Callable[..., Mesh]) -> None:
 
     rejects({**second, "tls.key": first["tls.key"]}, "certificate")
     rejects({**first, "ca.crt": b"no certificate"}, "certificate", "ca")
-    # Envoy 1.40 rejects each further certificate until the CA's content also differs from the
+    # Envoy 1.40 rejects every new certificate until the CA's content also differs from the
     # content in use.
     rejects(second, "certificate")
     seen = gateway.counted(UPDATES)

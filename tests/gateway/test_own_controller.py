@@ -61,7 +61,9 @@ kind: Backend
 metadata: {name: replicas, namespace: prod}
 spec: {endpoints: ENDPOINTS}
 """
-"""Objects of the page's user. Without an API server there are no Services, so the replicas are a Backend."""
+"""Objects that the page's reader creates. Without an API server there are no Services, so the
+replicas are a Backend.
+"""
 
 CONFIGURATION = """
 apiVersion: gateway.envoyproxy.io/v1alpha1
@@ -164,14 +166,14 @@ def envoy_gateway(objects: list[dict], folder: Path) -> Iterator[Process]:
         eventually(lambda: holds(turn), "the end of another Envoy Gateway", patience=5 * PATIENCE)
         argv = [program, "certgen", "--local", "--config-home", folder / "config"]
         run(argv, check=True, capture_output=True)
-        # It stops its Envoy before it exits.
+        # Envoy Gateway stops its Envoy before it exits.
         argv = [program, "server", "--config-path", configuration]
         with running("envoy-gateway", argv, folder) as process:
             yield process
 
 
 def holds(turn: socket.socket) -> bool:
-    """Whether this test may run Envoy Gateway now."""
+    """Whether this test may now run Envoy Gateway."""
     try:
         turn.bind(TURN)
     except OSError as error:

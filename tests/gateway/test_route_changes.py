@@ -280,7 +280,7 @@ def test_an_agent_that_starts_again_goes_on(routes: Routes, served: Callable[...
         agent.wait_until_ready()
         with routes.envoy() as gateway, Load(gateway.url, clients=2) as load:
             for number in range(6):
-                # Killed at a different moment of each change.
+                # The agent is killed at a different moment of each change.
                 name = ("two", "one")[number % 2]
                 routes.put(routes.route(name))
                 threading.Event().wait(0.02 * number)

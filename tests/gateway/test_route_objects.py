@@ -49,7 +49,7 @@ class Objects(Routes):
 
     other: Slices
     more: dict = field(default_factory=dict)
-    """Values in addition to those for routes."""
+    """Additional values, apart from the routes' values."""
 
     def apply(self, *objects: dict, namespace: str = "") -> None:
         """Writes objects, by default in the gateway's namespace."""

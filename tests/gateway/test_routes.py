@@ -434,7 +434,8 @@ def test_browsers_may_use_routes_of_other_origins(
         return reply.status, len(recorder.take().requests), found
 
     usual = {"allow-origin": "https://a.test"}
-    # A preflight request needs no token. A rejection has the headers too, or no script could read it.
+    # A preflight request needs no token. A rejection also contains the headers, because scripts
+    # could not read it otherwise.
     preflight = {"allow-methods": "GET,HEAD,POST", "allow-headers": "authorization"}
     assert answered("/closed", "https://a.test") == (200, 0, usual | preflight | {"max-age": "600"})
     assert answered("/closed", "https://a.test", "GET") == (401, 0, usual)

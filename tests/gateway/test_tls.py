@@ -118,7 +118,7 @@ def test_a_renewed_certificate_is_taken_without_a_restart(
         with opened(gateway, trusting(old)) as kept:
             folder.put(new, new_key)
             eventually(lambda: shows(gateway, new), "the new certificate")
-            # Envoy has one worker, which shows one of the two certificates.
+            # Envoy has only one worker, so it cannot present both certificates.
             assert not shows(gateway, old)
             assert get(kept) == b"HTTP/1.1 200 OK"
         # Envoy ignores a mismatched pair and keeps the previous one.

@@ -48,7 +48,7 @@ def test_websockets_carry_messages_until_their_replica_drains(
     with ExitStack() as stack:
         clients = [stack.enter_context(kind(running.url)) for kind in KINDS]
         for client in clients:
-            # More than the limit for the body of a request.
+            # In total, these messages exceed the limit for a request body.
             assert all(echoes(client, f"{number:0100}") for number in range(20))
         # Over HTTP/1.1 this is an offer, which the gateway ignores, so that the replica receives a plain
         # request.
@@ -67,7 +67,7 @@ def test_websockets_carry_messages_until_their_replica_drains(
 def test_a_websocket_without_a_message_ends(
     run: Callable[..., Example], gateway: Callable[..., Gateway]
 ) -> None:
-    # Longer than a busy machine keeps the other clients silent.
+    # The timeout is longer than the other clients can be silent on a busy machine.
     values = WEBSOCKETS | {"listener": {"timeouts": {"upgraded": "2s"}}}
     running = gateway(values, run(example("websocket")).url)
     with ExitStack() as stack:

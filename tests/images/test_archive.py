@@ -12,7 +12,7 @@ from tools.errors import ToolError
 
 FILES = [File("/program", b"#!", 0o555), File("/etc/passwd", b"root"), Link("/etc/link", "passwd")]
 
-# Written only for releases and by developers.
+# Only releases and developers write archives.
 pytestmark = pytest.mark.nightly
 
 

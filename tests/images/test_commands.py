@@ -30,13 +30,13 @@ def command(*arguments: object) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Initially empty; package lists are downloaded once."""
+    """A cache that is empty at first, so package lists are downloaded once."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def lock(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The test's own lock file and the module's cache."""
+    """Gives the test its own lock file, and the cache that the module shares."""
     file = tmp_path / "debian.json"
     file.write_text(packages.LOCK.read_text())
     monkeypatch.setattr(packages, "LOCK", file)

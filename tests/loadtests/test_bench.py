@@ -54,7 +54,7 @@ def test_a_small_run_is_right_and_reported(run: str, binary: Path, tmp_path: Pat
     if name not in ("balancing", "soak"):
         assert record.total("requests") > 0 == record.total("wrong")
     for row in record.rows:
-        # Only the server adds its lane.
+        # Only the server adds its lane to a response.
         if name in ("gateway", "mixed"):
             assert sum(row["lanes"].values()) == row["requests"]
         # The header timeout has passed for all of them.
@@ -99,7 +99,7 @@ import os, sys
 flags = ["info,corelane::request=debug" if one == "warn" else one for one in sys.argv[1:]]
 os.execv("{server}", ["{server}", *flags])
 """
-"""The server with a log line per request."""
+"""A server that logs every request."""
 
 
 def test_more_work_for_each_request_is_found(binary: Path, tmp_path: Path) -> None:

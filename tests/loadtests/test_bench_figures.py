@@ -53,7 +53,7 @@ def test_capacity_is_where_the_p99_leaves_the_objective() -> None:
 
 
 def test_recovery_is_three_good_windows_in_a_row() -> None:
-    # Only two windows are good at first.
+    # At first, only two consecutive windows are good.
     slow = {*range(3000), *range(4000, 5000)}
     found = [
         (float(due), 500.0 if due in slow else 10.0, False, True) for due in range(0, 10_000, 10)

@@ -139,7 +139,7 @@ def test_a_pointer_shows_the_figures_of_a_place() -> None:
     assert len(shown) == len(over.t)
     assert shown[0][0] == "0.5 seconds since the start"
     assert f"p99: {over.p99_ms[0]:,.4g}" in shown[0]
-    # Adjacent without overlap, so exactly one is hit.
+    # The strips touch but do not overlap, so the pointer is always over exactly one strip.
     edges = [
         (float(rect.get("x", 0)), float(rect.get("width", 0)))
         for strip in strips

@@ -115,7 +115,7 @@ def test_a_planted_fault_fails_it(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_series_are_bounded(runs: Runs, name: str) -> None:
-    """Labels are route names instead of URLs; k6 warns from 100,000 series."""
+    """Labels are route names instead of URLs. k6 warns if there are 100,000 series or more."""
     assert "unique time series" not in runs.sound[name].result().said
     assert (
         "script_errors" in runs.sound[name].result().data["metrics"]
@@ -159,7 +159,9 @@ def test_users_leave_no_project(runs: Runs, platform: Platform) -> None:
 
 
 def test_every_request_of_the_crowds_was_sent(runs: Runs) -> None:
-    """150 connections with two users; S1 sends 1.3 requests for each, plus one to be rejected."""
+    """Two users open 150 connections. S1 sends 1.3 requests per connection, and one that is
+    rejected.
+    """
     assert runs.sound["s1-c10k-static"].result().value("http_reqs", "count") == 196 + 1
     assert runs.sound["s3-c10k-20000"].result().value("http_reqs", "count") == 150
 
@@ -267,7 +269,7 @@ def test_the_knee_is_the_highest_rate_within_the_objective(
     # M/M/1: rate at which p99 meets the objective.
     true = capacity - 1000 * math.log(100) / SETTINGS["limitMs"]
     assert climb["knee"] <= true < climb["bad"]
-    # As close as the step size or integers permit.
+    # The bounds are as close as the step size and whole numbers permit.
     assert climb["bad"] <= max(1.08 * climb["knee"], climb["knee"] + 1)
     assert len(climb["rates"]) <= SETTINGS["steps"]
 

@@ -37,7 +37,7 @@ class Smoke:
 
 @pytest.fixture
 def smoke(tmp_path: Path) -> Callable[..., Smoke]:
-    """Runs it briefly with these variables."""
+    """Returns a function that runs the smoke scenario briefly with these variables."""
 
     def run(**variables: str) -> Smoke:
         argv = [sys.executable, "loadtests", "smoke", "--rate", "90", "--duration", "1s"]

@@ -36,7 +36,7 @@ THEIRS = {"docs": ("heading-order", "nested-interactive")}
 
 @dataclass(frozen=True)
 class Seen:
-    """Terminal output and pages seen."""
+    """Terminal output, and the pages that the reader saw."""
 
     readme: str
     requests: str

@@ -26,7 +26,7 @@ from tools.resolve import tool
 TARGET = REPOSITORY / "services" / os.environ.get("CARGO_TARGET_DIR", "target")
 
 BUILDING = 600.0
-"""Build timeout in seconds, dependencies included."""
+"""Timeout in seconds for building a service and its dependencies."""
 
 OTHER = """#!{python}
 import http.server, os, signal, sys, threading
@@ -100,7 +100,7 @@ def project(folder: Path) -> Project:
     variables = {name: str(first + index) for index, name in enumerate(names)}
     variables |= {"REPLICA_PORT": str(first + 5), "REPLICA_ADMIN_PORT": str(first + 7)}
     variables |= {"REPLICAS": "2", "CARGO_TARGET_DIR": str(TARGET)}
-    # The profile of this repository, so that dependencies are built only once.
+    # Uses this repository's profile, so that dependencies are built only once.
     variables["CARGO_PROFILE_DEV_DEBUG"] = "0"
     return Project(folder, variables)
 
@@ -120,7 +120,7 @@ def new(name: str, *arguments: object) -> Project:
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Project]:
-    """Template `rest`, built and running."""
+    """A service from the `rest` template, built and running."""
     made = new("shop")
     try:
         made.corelane("up")
@@ -149,7 +149,7 @@ def scripts(tmp_path: Path) -> Iterator[Project]:
 
 
 LATE = "import time; time.sleep(1.5); sys.exit('no luck')"
-"""Fails only after supervisord considers it running."""
+"""A service that fails only after supervisord considers it running."""
 
 
 def write(file: Path, word: str, first: str = "") -> None:
@@ -328,7 +328,7 @@ def test_a_program_on_the_library_may_have_flags_of_its_own(scripts: Project) ->
 CONNECT = """#!/bin/bash
 exec 3<>/dev/tcp/127.0.0.1/$POSTGRES_PORT && exec ../../server
 """
-"""Does not wait for its database. A shell starts faster than Python."""
+"""A service that does not wait for its database. A shell starts faster than Python."""
 
 ONCE = """
 if os.environ["HOSTNAME"] == "web-1" and not os.path.exists("tried"):
@@ -378,7 +378,7 @@ def test_a_replica_that_fails_at_its_start_leaves_the_rest_up(
 
 @pytest.mark.nightly
 def test_who_does_not_end_is_killed_and_named(scripts: Project) -> None:
-    """Takes as long as the drain timeout."""
+    """This test takes as long as the drain timeout."""
     write(scripts.folder / "web", "one", first=DEAF)
     scripts.corelane(*OTHERS)
     output = scripts.corelane("down")

@@ -102,7 +102,7 @@ def test_two_runs_at_once_obtain_a_tool_once(machine: Machine) -> None:
         with open(gate, "w") as opened:
             for process in (first, second):
                 line = process.stderr.readline()
-                # Both runs overlap by then.
+                # By then, both runs overlap.
                 assert "building" in line or "waits for another process" in line
             print("go on", file=opened)
         outputs = [process.communicate()[0] for process in (first, second)]

@@ -101,7 +101,7 @@ def test_logs_show_every_process_and_know_no_other(platform: Platform) -> None:
 
 
 def end_and_return(platform: Platform, name: str, kind: signal.Signals) -> None:
-    """Kills a replica and waits for replies of its successor."""
+    """Kills a replica and waits for its successor's replies."""
     before = platform.pid(name)
     # Pid 0 would signal the whole process group.
     assert before
@@ -250,7 +250,7 @@ def test_a_start_that_is_terminated_leaves_nothing(
     new_platform: Callable[[int], Platform], tmp_path: Path
 ) -> None:
     platform = new_platform(1)
-    # Never responds, so the startup is still waiting when the signal arrives.
+    # A program that never responds, so that the startup is still waiting when the signal arrives.
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 600\n")
     silent.chmod(0o755)

@@ -32,7 +32,7 @@ def logs(tmp_path: Path) -> None:
 
 
 def held(running: NodeAgent, file: Path) -> int:
-    """Number of times the agent has the file open; one more during a pass."""
+    """How many times the agent has the file open: once more during a pass."""
     found = 0
     for each in Path(f"/proc/{running.pid}/fd").iterdir():
         # Connections come and go.
@@ -108,7 +108,7 @@ def test_apply_writes_says_so_and_leaves_it_at_its_end(tree: Tree) -> None:
         assert running.said(words)
         running.passes()
         assert running.end() == 0
-        # Logged once, not per pass; the log is complete after exit.
+        # The agent logs this once, not in every pass. Its log is complete after it has exited.
         assert len(running.said_so_far(words)) == 1
     with agent(tree, "--agent.mode=restore") as running:
         running.wait_until_ready()

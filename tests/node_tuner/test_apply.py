@@ -203,7 +203,7 @@ def test_an_interrupt_that_the_kernel_keeps_is_skipped_and_not_tried_again(
     assert rows["irq.affinity eth0/40"]["state"] == "skipped"
     assert rows["irq.affinity eth0/40"]["reason"] == "the kernel manages this interrupt itself"
     assert rows["irq.affinity eth0/41"]["changed_from"] == "0-3"
-    # Kernel files are not truncated on open. A write would succeed now.
+    # Kernel files are not truncated on open. A write would now succeed.
     tree.add({irq: "0-3\n"})
     for command in ("audit", "apply"):
         row = tree.rows(command, HOUSEKEEPING)["irq.affinity eth0/40"]
@@ -219,7 +219,7 @@ def test_a_value_that_the_kernel_refuses_is_a_failure(tree: Tree) -> None:
     assert row["state"] == "failed"
     assert "Invalid argument" in row["reason"]
     assert tree.read(trees.THP) == "madvise"
-    # Retried by the next pass.
+    # The next run retries the write.
     tree.run("apply", status=0)
     assert tree.read(trees.sysctl(BACKLOG)) == "4000"
 

@@ -198,12 +198,12 @@ def test_a_number_that_the_kernel_rounds_up_is_as_wanted(machine: Machine) -> No
 def test_a_journal_of_another_boot_restores_nothing(booted: Machine) -> None:
     tuner(booted, "apply", HOUSEKEEPING, status=0)
     noted = booted.read(JOURNAL)
-    # As if the journal were on disk.
+    # Simulates a journal on disk.
     booted.restart()
     booted.good(f"mkdir -p {JOURNAL.rpartition('/')[0]}")
     booted.write(JOURNAL, noted)
     assert booted.read(BACKLOG) == "1000\n"
-    # Values set later by others must survive.
+    # Values that other programs set later must survive.
     booted.write(BACKLOG, "1500")
     untouched = snapshot(booted)
     tuner(booted, "restore", status=0)

@@ -107,7 +107,7 @@ def test_a_pinned_pod_is_proven_in_every_layout_of_cgroups(bench: Bench, layout:
         (proof,) = found["pods"]
         assert (proof["namespace"], proof["uid"]) == (bench.namespace, server.uid)
         assert proof["containers"][0]["cpus"] == "1,3"
-        # Now shared with another container.
+        # Now the CPU is shared with another container.
         cgroups.put(other, "0-3", 200, quality="burstable", below="container")
         machine.process(200, "0,2", "0-2", name="other")
         words = f"{bench.namespace}/other/main may run on CPU 1"
@@ -196,7 +196,7 @@ def test_what_cannot_be_judged_is_not_called_well(bench: Bench) -> None:
         words = f"no cgroup of the pod below {bench.folder / 'cgroups'}"
         assert agent.checks("lost")[EXCLUSIVE][1] == words
         assert agent.checks("waiting")[EXCLUSIVE][1] == "the container does not run"
-        # Running, but in another pid namespace.
+        # The container is running, but in another pid namespace.
         state(bench.api, bench.namespace, waiting, {"running": {}})
         words = "its processes cannot be seen from here (hostPID?)"
         becomes(lambda: agent.checks("waiting").get(EXCLUSIVE), ("unknown", words))

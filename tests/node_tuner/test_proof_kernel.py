@@ -13,7 +13,7 @@ from stack import becomes, eventually
 from stack.apiserver import Api
 from support.node_agents import Agents, Node, NodeAgent, Pod, node, pod
 
-# Followed by the pid of the creator.
+# Cgroup name prefix, followed by the creator's pid.
 NAME = "corelane-test-"
 
 CPUSET, CPU = Path("/sys/fs/cgroup/cpuset"), Path("/sys/fs/cgroup/cpu")
@@ -51,7 +51,7 @@ def sleeping(*before: str) -> Iterator[int]:
 
 
 class Tree:
-    """Cgroups below the test's name; killed and removed at the end."""
+    """Cgroups below a name that belongs to the test."""
 
     def __init__(self, cpus: str) -> None:
         self.root = f"{NAME}{os.getpid()}-{secrets.token_hex(4)}"
@@ -86,7 +86,7 @@ class Tree:
         (CPUSET / folder / "cpuset.cpus").write_text(cpus)
 
     def remove(self) -> None:
-        """In reverse order; an exited process can linger briefly."""
+        """Removes the cgroups in reverse order. An exited process can linger briefly."""
         for folder in reversed(self._made):
             eventually(lambda folder=folder: _removed(folder), f"{folder} is left")
 
@@ -107,7 +107,7 @@ def _removed(folder: Path) -> bool:
 
 
 def flags(api: Api, on: Node, cgroups: Path) -> list[str]:
-    """For an agent that only audits this machine."""
+    """Returns the flags of an agent that only audits this machine."""
     return [
         "--agent.mode=audit",
         f"--agent.node={on.name}",
@@ -197,7 +197,7 @@ def test_sysctls_are_read_inside_the_pod(
                     found.add(os.readlink(task / "ns/net"))
             return found
 
-        # Agent threads keep their namespace; readers end with each pass.
+        # Agent threads keep their namespace; reader threads exit after each pass.
         becomes(namespaces, {os.readlink("/proc/self/ns/net")})
 
 

@@ -192,7 +192,7 @@ def test_a_forged_entry_is_refused_and_the_rest_restored(
     path = fields.get("path", f"/{trees.sysctl(BACKLOG)}")
     assert f"{path}: the journal " in result.stderr
     assert words in result.stderr
-    # All entries except the entry whose setting still had the applied value.
+    # Every setting is restored except the one with the forged entry, which keeps its applied value.
     kept = trees.sysctl(BACKLOG)
     assert tree.snapshot() == {**before, kept: applied[kept]}
     assert tree.noted()["settings"]
@@ -216,7 +216,7 @@ def test_only_the_line_of_banned_cpus_can_come_back(tree: Tree, fields: dict[str
     assert f"{fields.get('path', f'/{trees.IRQBALANCE}')}: the journal " in result.stderr
     for path in (trees.IRQBALANCE, OTHER_FILE):
         assert tree.snapshot()[path] == applied[path]
-    # Not even with another profile.
+    # Another profile does not change these files either.
     tree.run("apply", "--profile=web-1m", "--housekeeping=0")
     assert tree.read(trees.IRQBALANCE) == f"A=1\n# end\n{BAN}=1-3"
     assert tree.read(OTHER_FILE) == "B=1"
@@ -297,7 +297,7 @@ OTHER = (
 
 @dataclass(frozen=True)
 class Run:
-    """A run to be killed, and the runs before it."""
+    """A run that the test kills, and the runs before it."""
 
     before: tuple[tuple[str, ...], ...]
     itself: tuple[str, ...]

@@ -60,7 +60,7 @@ class Release:
         return f"{self.name}-node-tuning"
 
     def kubeconfig(self, account: str, folder: Path, on: Node | None = None) -> Path:
-        """As for a pod of this account, optionally on a node."""
+        """Writes a kubeconfig like the one of a pod with this account, optionally on a node."""
         bound: list[str] = []
         if on:
             name, labels = f"agent-{secrets.token_hex(4)}", {"role": "agent"}

@@ -94,7 +94,7 @@ def test_restore_is_ready_only_when_the_taint_is_off(api: Api, tree: Tree, wire:
         wire.join()
         running.wait_until_ready()
         assert not on.taints
-        # Stays removed whatever is unavailable.
+        # The taint stays removed, no matter what is unavailable.
         wire.cut()
         failed = running.metrics()[errors]
         eventually(lambda: running.metrics()[errors] > failed, "a try without the API server")

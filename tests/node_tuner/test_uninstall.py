@@ -22,7 +22,7 @@ MODE = "NODE_TUNER_AGENT_MODE"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """In its own namespace, without a controller."""
+    """A DaemonSet in its own namespace, without a controller."""
 
     api: Api
     namespace: str

@@ -21,7 +21,7 @@ def _mortal(new_postgres: Callable[..., Postgres]) -> Postgres:
 
 @pytest.fixture
 def mortal(_mortal: Postgres) -> Iterator[Postgres]:
-    """A PostgreSQL that tests may kill, freeze or stop; restarted after each test."""
+    """A PostgreSQL that tests may kill, freeze or stop. It is restarted after each test."""
     yield _mortal
     _mortal.thaw()
     if not _mortal.pid:

@@ -95,7 +95,7 @@ def test_every_write_needs_a_token(guarded: Server, method: str) -> None:
     body = {"body": PROJECT} if method == "PUT" else {}
     headers = {"Content-Type": "application/json"}
     refused(ask(guarded.url, made, method, headers=headers, **body), NAMELESS)
-    # Nor does the response reveal what exists.
+    # The response does not reveal what exists either.
     nothing = "/projects/00000000-0000-7000-8000-000000000000"
     refused(ask(guarded.url, nothing, method, headers=headers, **body), NAMELESS)
     assert ask(guarded.url, made).status == 200
@@ -232,7 +232,7 @@ class TestReload:
         eventually(lambda: server.metrics()["corelane_auth_up_to_date"] == 0)
         assert reloads(server, "failure") == 1
         assert save(server, f"Bearer {OTHER}").status == 201
-        # Same for an unreadable one.
+        # An unreadable file has the same effect.
         volume(None)
         eventually(lambda: reloads(server, "failure") == 2)
         assert save(server, f"Bearer {OTHER}").status == 201

@@ -51,7 +51,7 @@ def test_a_load_needs_as_many_replicas_as_carry_it(run: Callable) -> None:
     at = told["at"]
     assert at["target_met"] and at["replicas"] == told["replicas_needed"]
     assert 0.99 <= at["in_time"] < 1
-    # A brief request waits at most for one expensive request.
+    # A cheap request waits for one expensive request at most.
     hello, work = at["kinds"]
     assert hello["p99_seconds"] < 0.0085 < work["p50_seconds"] < work["p99_seconds"]
     again = answer(run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2", "--json"))
@@ -156,7 +156,7 @@ def test_a_running_replica_tells_its_mix(
         return replica["outside_seconds"] > 0 and replica["wake_seconds"] > 0
 
     eventually(is_mostly_outside)
-    # Given shares with learnt costs.
+    # Combines given shares with learnt costs.
     mixed = answer(run("--from", str(after), "--mix=GET /hello=50%, GET /work=50%", "--json"))
     assert [kind["share"] for kind in mixed["kinds"]] == [0.5, 0.5]
     assert mixed["kinds"][1]["lane_mean_seconds"] == pytest.approx(work["lane_mean_seconds"])

@@ -114,7 +114,7 @@ def test_a_slow_lane_has_the_lowest_priority_that_is_allowed(
 ) -> None:
     flags = ["--lanes", "1", "--slow-lanes.mode", "on", "--slow-lanes.expensive", "/work"]
     server = start(*flags, within=without(*rejected) if rejected else ())
-    # Lowered before the first request.
+    # The priority is lowered before the first request.
     assert ask(server.url, "/work?ops=1").status == 200
     assert server.metrics()['corelane_slow_requests_total{lane="0"}'] == 1
     thread = int(server.threads()["slow-0"].name)

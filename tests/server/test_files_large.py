@@ -110,7 +110,7 @@ def test_a_file_that_is_replaced_while_it_is_sent(site: Server, root: Path) -> N
 
 
 def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) -> None:
-    """Weak while the timestamp could be reused, strong later."""
+    """The tag is weak while the timestamp could be reused, and strong later."""
     path = root / "fresh-file"
     path.write_bytes(bytes(MIB))
 
@@ -118,7 +118,7 @@ def test_the_tag_of_a_file_that_changes_now_is_weak(site: Server, root: Path) ->
         return ask(site.url, "/static/fresh-file", "HEAD").headers["etag"]
 
     def weak() -> str | None:
-        # Weak for the rest of this second, which a slow machine may miss.
+        # The tag is weak for the rest of this second, which a slow machine may miss.
         lately = time.time() - 1
         os.utime(path, (lately, lately))
         found = etag()

@@ -51,7 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def started(starter: Callable[..., Server], root: Path) -> Callable[[str], Server]:
-    """One server per way of opening files, regardless of test order."""
+    """One server for each way of opening files, regardless of test order."""
 
     @cache
     def start(way: str) -> Server:

@@ -135,7 +135,7 @@ def test_the_level_changes_while_the_server_runs(start: Callable[..., Server]) -
         return {"x-request-id": name}
 
     assert shown() == "info\n"
-    # Logged before the next response on the same connection.
+    # The request is logged before the next response on the same connection.
     client = Client(server.url)
     client.ask("/div/1", headers=named("before"))
     client.ask("/hello")
@@ -272,7 +272,7 @@ def test_a_collector_that_does_not_answer_harms_nobody(start: Callable[..., Serv
         flags = ("--otlp.ratio", "1", "--otlp.timeout", "1h", "--lanes", "1")
         server = traced(start, address, *flags)
         client = Client(server.url)
-        # Exceeds queue and in-flight requests.
+        # More spans than fit in the queue and the export requests in flight.
         assert {client.ask("/hello").status for _ in range(3000)} == {200}
         client.close()
         eventually(lambda: dropped(server, "queue_full") > 0, "dropped spans")

@@ -45,7 +45,7 @@ class Inside:
     cgroup: str
 
     def look(self) -> Seen:
-        """Collected in one command, because each is slow."""
+        """Collected in one command, because each command is slow."""
         text = self.machine.good(f"""
             wget -qO- {ADMIN}/lanes; echo; echo ---; wget -qO- {ADMIN}/metrics; echo ---
             for task in /proc/{self.pid}/task/*; do
@@ -100,7 +100,7 @@ def writes(cgroup: str, files: dict[str, str]) -> str:
 def serving(
     machine: Machine, *flags: str, within: str = OWN, before: str = "", **files: str
 ) -> Iterator[Inside]:
-    """A server in a new cgroup; `before` is a command prefix such as taskset."""
+    """Runs a server in a new cgroup. `before` is a command prefix such as taskset."""
     parent = within.rpartition("/")[0]
     listen = "--listen=127.0.0.1:8080 --admin.listen=127.0.0.1:8081 --limits.connections=64"
     words = f"{before} corelane-server {listen} {' '.join(flags)}"
@@ -145,7 +145,7 @@ SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...], list[int | None], dic
     "affinity": ({"before": "taskset 3c"}, (), unpinned(4), {"affinity": 4}),
     "affinity, lanes": ({"before": "taskset 3c"}, ("--lanes=4",), [2, 3, 4, 5], {"affinity": 4}),
     "cpuset": ({"cpuset_cpus": "2-3"}, (), unpinned(2), {"cpuset": 2, "affinity": 2}),
-    # A request of 2 CPUs, with the linear and the newer conversion.
+    # A request for 2 CPUs, with the linear and the newer conversion to weights.
     "cpuset, weight": (
         {"cpuset_cpus": "2-3", "cpu_weight": "79"},
         (),

@@ -1,4 +1,4 @@
-"""Metrics of the admin port, parsed as Prometheus parses them."""
+"""The admin port's metrics, parsed as Prometheus parses them."""
 
 import json
 import re

@@ -26,7 +26,7 @@ def started(
     starter: Callable[..., Server],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], Server]:
-    """One server per kind of database, regardless of test order."""
+    """One server for each kind of database, regardless of test order."""
 
     @cache
     def start(kind: str) -> Server:
@@ -307,7 +307,7 @@ def test_conditions_come_after_what_else_is_wrong(projects: Projects) -> None:
 def test_no_update_is_lost(url: str) -> None:
     """Clients increment a counter with If-Match, retrying on conflicts."""
     clients, each = 8, 10
-    # Everyone reads the first version before it is replaced.
+    # All clients read the first version before it is replaced.
     have_read = threading.Barrier(clients)
     project = Projects(url).create({"name": "count", "description": "0"})
 

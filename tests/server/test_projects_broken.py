@@ -99,7 +99,7 @@ def test_a_file_that_is_taken_away_is_noticed_before_anything_is_lost(
     assert_unavailable(ask(server.url, path(kept)))
     assert not database.path.exists(), "an empty database took the place of the lost one"
     assert is_down(server)
-    # Database last: without it, the server creates no log.
+    # Move the database back last, because the server creates no log without it.
     for file in sorted(away.iterdir(), reverse=True):
         file.rename(database.folder / file.name)
     eventually(lambda: not is_down(server))

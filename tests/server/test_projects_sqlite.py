@@ -38,7 +38,7 @@ def save(server: Server, name: str = "n") -> Reply:
 
 
 def metric(server: Server, name: str, **labels: str) -> float:
-    """0 before the first value."""
+    """Returns a metric, or 0 before it has a value."""
     inner = ",".join(f'{label}="{value}"' for label, value in labels.items())
     series = f"corelane_database_{name}" + (f"{{{inner}}}" if inner else "")
     return server.metrics().get(series, 0)
@@ -168,7 +168,7 @@ def test_a_read_that_takes_too_long_is_503(
 def test_several_processes_share_a_file(
     start: Callable[..., Server], database: Database, pool: ThreadPoolExecutor
 ) -> None:
-    """Concurrent creation; all see each other's projects and lose no update."""
+    """Processes create projects concurrently, see each other's projects and lose no update."""
     flags = [*database.flags(), *PATIENT, "--drain.settle", "0s"]
     servers = [future.result() for future in [pool.submit(start, *flags) for _ in range(3)]]
     project = json.loads(save(servers[0], "0").body)

@@ -20,7 +20,7 @@ DIGEST = "sha256:" + "a" * 64
 
 
 def configuration(name: str) -> dict:
-    """With the profile's patches (RFC 6902) applied."""
+    """Returns the configuration with the profile's patches (RFC 6902)."""
     result = copy.deepcopy(BASE)
     for patch in PROFILES[name].get("patches", []) if name else []:
         *steps, last = patch["path"].strip("/").split("/")

@@ -15,7 +15,7 @@ from tools.errors import ToolError
 
 
 def shell(name: str, script: str, folder: Path) -> Process:
-    """Ready once it has created a file of its name."""
+    """A shell process, which is ready once it has created a file with its name."""
     mark = folder / f"{name}.ready"
     return Process(name, ["sh", "-c", script], folder, mark.exists)
 

@@ -31,7 +31,7 @@ def inspect(file: Path, *arguments: str, arch: str = "amd64") -> dict:
 
 
 def skopeo(arch: str, *arguments: str) -> str:
-    """As on a machine of that architecture."""
+    """Runs skopeo as if this machine had that architecture."""
     program = resolve.tool("skopeo")
     argv = [program, "--insecure-policy", "--override-arch", arch, *arguments]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)

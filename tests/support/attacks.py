@@ -75,7 +75,7 @@ class Bench:
     def passes(
         self, data: bytes, *requests: bytes, default: bytes = b"POST /first HTTP/1.1 hello"
     ) -> Record:
-        """As `arrives`, and the real server counts the same number."""
+        """Like `arrives`, and also checks that the real server answers the same number of requests."""
         requests = requests or (default,)
         record = self.arrives(data, *requests)
         served = [reply for reply in exchange(self.served, data + FINAL) if reply.status != 100]

@@ -28,7 +28,7 @@ LOOKS = {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    # Installed only for nightly tests, because the package is huge.
+    # Playwright is installed only for nightly tests, because the package is huge.
     sys.path.append(str(tool("playwright").parent.parent))
     from playwright.sync_api import sync_playwright
 

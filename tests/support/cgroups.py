@@ -58,7 +58,9 @@ class Cgroup:
         self.write("cgroup.procs", str(server.pid))
 
     def remove(self) -> bool:
-        """False while busy, which it is shortly after the last exit."""
+        """Returns false while the cgroup is busy, which it is for a moment after its last process
+        has exited.
+        """
         try:
             self.directory.rmdir()
         except OSError as error:
@@ -70,7 +72,7 @@ class Cgroup:
 
 @contextmanager
 def cgroup(controller: str, *files: str) -> Iterator[Cgroup]:
-    """A cgroup with one of these files; skips the test if that is impossible."""
+    """Yields a cgroup with one of these files, or skips the test if that is impossible."""
     try:
         made = Cgroup(controller)
     except OSError as error:
@@ -120,7 +122,7 @@ class Cgroups:
             self._quota(level, -1, 0)
 
     def quota(self, pod: Pod, microseconds: int, throttled: int, of: str = "container") -> None:
-        """For the container or its pod; -1 removes the limit."""
+        """Sets the quota of the container or its pod; -1 removes the limit."""
         folder = self._pod(pod, "")
         container = f"cri-containerd-{pod.id}.scope" if self.systemd else pod.id
         self._quota(folder / container if of == "container" else folder, microseconds, throttled)

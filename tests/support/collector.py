@@ -31,7 +31,7 @@ class Span:
     state: str
     failed: bool
     begun: int
-    """Nanoseconds since 1970, as are all times here."""
+    """In nanoseconds since 1970, like all times here."""
     ended: int
     attributes: dict[str, Value]
     resource: dict[str, Value]

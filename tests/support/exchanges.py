@@ -29,7 +29,7 @@ class Seen:
     got: int = 0
     begun: int = 0
     ends: Counter = field(default_factory=Counter)
-    """Why sessions ended, unless by the client."""
+    """Reasons why sessions ended, unless the client ended them."""
 
     def end(self, how: str) -> None:
         self.ends[how] += 1
@@ -139,7 +139,7 @@ class Exchanges:
         return Seen(sum(own.got for own in found), sum(own.begun for own in found), ends)
 
     def wait_for_each(self, more: int) -> None:
-        """Every client has received this many more messages."""
+        """Waits until every client has received this many more messages."""
 
         def got(sessions: list[Seen]) -> int:
             return sum(own.got for own in list(sessions))

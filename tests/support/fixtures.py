@@ -1,6 +1,6 @@
 """Fixtures for the processes of `stack`.
 
-`start` starts servers; `server` is shared by a module. `database` is a new one on a shared
+`start` starts servers; `server` is shared by a module. `database` is a new database on a shared
 PostgreSQL; tests that stop it or need TLS use `new_postgres`:
 
 def test_something(database, start): server = start(*database.flags())
@@ -51,7 +51,7 @@ def server(starter: Callable[..., Server]) -> Server:
 
 @pytest.fixture(scope="session")
 def new_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Postgres]]:
-    """new_postgres(tls=True) starts a PostgreSQL; all are removed at the end."""
+    """new_postgres(tls=True) starts a PostgreSQL. Every PostgreSQL is removed at the end."""
     made: list[Postgres] = []
 
     def new(address: str = HOST, **settings: Any) -> Postgres:

@@ -52,7 +52,7 @@ def opened(stream: int, fields: Fields) -> bytes:
 
 
 def request(stream: int, fields: Fields, *data: bytes) -> bytes:
-    """HEADERS plus a DATA frame for each of `data`; the last frame ends the stream."""
+    """HEADERS, and a DATA frame for each item of `data`. The last frame ends the stream."""
     head = HeadersFrame(stream, pack(fields), flags=["END_HEADERS"])
     frames = [head, *(DataFrame(stream, each) for each in data)]
     frames[-1].flags.add("END_STREAM")

@@ -18,7 +18,7 @@ ROLL_OUT = 180.0 * SLOWER
 """Seconds for pods to start or stop."""
 
 COMMAND = 600.0 * SLOWER
-"""Seconds per command; a hanging one must not block the cleanup."""
+"""Seconds per command; a hanging command must not block the cleanup."""
 
 PAUSE = 0.5
 """Seconds between kubectl calls."""
@@ -132,7 +132,7 @@ class Cluster:
         return f"http://{ip}:{port}"
 
     def run(self, image: str, *command: str) -> "Ended":
-        """In a new pod, to completion."""
+        """Runs a command in a new pod to completion."""
         name = f"run-{uuid.uuid4().hex[:8]}"
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(_lone_pod(name, image, command)))
         try:
@@ -156,7 +156,7 @@ class Cluster:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         made = {"apiVersion": "v1", "kind": "Namespace"}
         made["metadata"] = {"name": name, "labels": labels}
-        # The previous one may still be terminating.
+        # The previous namespace may still be terminating.
         self.kubectl("delete", "namespace", name, "--ignore-not-found")
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(made))
         try:

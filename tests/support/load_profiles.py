@@ -33,7 +33,7 @@ class Stage:
 
 
 def slope(seconds: float, begin: float, end: float) -> Stage:
-    """Between `begin` and `end` busy lanes, with requests of cost 1."""
+    """A stage whose load grows or falls from `begin` to `end` busy lanes, with requests of cost 1."""
     return Stage(seconds, begin / COST, end / COST)
 
 
@@ -58,7 +58,7 @@ LOAD_PROFILES = {
 
 @dataclass(frozen=True)
 class Due:
-    """Seconds after the start, and cost."""
+    """A request's due time in seconds after the start, and its cost."""
 
     at: float
     cost: float
@@ -136,7 +136,7 @@ class LoadProfile:
 
     @property
     def judged(self) -> tuple[float, float]:
-        """Start and end, without the first stage."""
+        """Start and end of the judged time, which excludes the first stage."""
         seconds = [stage.seconds for stage in self.stages]
         return self.started + seconds[0], self.started + sum(seconds)
 
@@ -170,7 +170,7 @@ class LoadProfile:
         return sum(replica in pods for _, _, replica in self.latencies)
 
     def took(self, pods: set[str], spans: list[tuple[float, float]]) -> list[float]:
-        """Latencies of requests due in this period and answered by these pods."""
+        """Latencies of requests that were due in this period and that these pods answered."""
         return [
             took
             for at, took, replica in self.latencies

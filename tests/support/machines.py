@@ -62,7 +62,7 @@ MOVING = re.compile(
     "/proc/sys/(fs/(aio-nr|dentry-state|file-nr|inode-(nr|state))|net/netfilter/nf_conntrack_count|"
     "kernel/(ns_last_pid|perf_event_max_sample_rate|pty/nr|random/.*)|vm/min_free_kbytes)$"
 )
-"""Sysctls changed by the kernel; the last one whenever huge pages are enabled."""
+"""Sysctls that the kernel changes, the last one whenever huge pages are enabled."""
 
 
 class Machine:
@@ -139,7 +139,7 @@ class Machine:
         eventually(listener.exists, f"{listener}; see {log.name}")
 
     def run(self, script: str, patience: float = ANSWER) -> Result:
-        """As root; the caller checks the result."""
+        """Runs a script as root. The caller checks the result."""
         try:
             return channel.run(self._channel, script, patience)
         except channel.Silence as error:

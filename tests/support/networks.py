@@ -18,7 +18,7 @@ ALONE = ("unshare", "--net")
 
 @dataclass(frozen=True)
 class Network:
-    """A process's network and its address."""
+    """A process's network namespace, and its address there."""
 
     pid: int
     address: str
@@ -33,7 +33,7 @@ class Network:
 
 
 def connect(pid: int, name: str, number: int) -> Network:
-    """Links and addresses a process started with `ALONE`."""
+    """Gives a process that was started with `ALONE` a link and an address."""
     place = Path(f"/proc/{pid}/ns/net")
     own = Path("/proc/self/ns/net").readlink()
     eventually(lambda: place.readlink() != own, "a network namespace")
@@ -53,7 +53,7 @@ def connect(pid: int, name: str, number: int) -> Network:
 
 @contextmanager
 def network() -> Iterator[Network]:
-    """An empty network; skips the test if that is impossible."""
+    """Yields an empty network, or skips the test if that is impossible."""
     if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no network namespace can be made here")
     # Unique per process, because runs may overlap.
@@ -62,6 +62,6 @@ def network() -> Iterator[Network]:
         try:
             yield connect(process.pid, name, number)
         finally:
-            # The kernel would remove it with a delay.
+            # The kernel would remove the link with a delay.
             subprocess.run([tool("ip"), "link", "delete", name], check=False)
             process.kill()

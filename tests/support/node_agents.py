@@ -46,7 +46,7 @@ class NodeAgent(Agent):
             last = eventually(lambda last=last: self._pass_after(last), "another pass")
 
     def _pass_after(self, last: float) -> float:
-        """End of the last pass, if newer."""
+        """Time when the last pass ended, or 0 if this is not later than `last`."""
         found = self.metrics()["last_pass_timestamp_seconds"]
         return found if found > last else 0
 
@@ -55,7 +55,9 @@ class NodeAgent(Agent):
         return eventually(lambda: self.said_so_far(message, **fields), f"{message!r} {fields}")
 
     def said_so_far(self, message: str, **fields: str) -> list[dict]:
-        """Without waiting; an absent line proves nothing until the agent has ended."""
+        """Returns matching log lines without waiting. Until the agent has exited, a missing line
+        proves nothing.
+        """
         found = [line for line in self.lines() if line["message"].startswith(message)]
         return [line for line in found if fields.items() <= line.items()]
 
@@ -89,7 +91,7 @@ class Agents:
         address: str = HOST,
         port: int = 0,
     ) -> Iterator[NodeAgent]:
-        """Killed at the end; `before` is a command prefix."""
+        """Starts an agent, which is killed at the end. `before` is a command prefix."""
         port = port or free_ports(1)
         argv = [*before, program("node-tuner"), "agent", f"--agent.listen={address}:{port}"]
         argv += [f"--agent.interval={PAUSE}s", "--log.format=json"]

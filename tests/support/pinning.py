@@ -29,10 +29,10 @@ class Process:
     """CFS quotas of container and pod, in the kernel's format."""
 
     nice: int
-    """Inherited from the cluster's programs; normally 0."""
+    """Nice value, inherited from the cluster's programs; normally 0."""
 
     machine: str | None = None
-    """Node of the pid; `None` for this machine."""
+    """The pid's node; `None` for this machine."""
 
     def kill(self) -> None:
         """Simulates the OOM killer."""
@@ -78,7 +78,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def look(pod_uid: str) -> list[dict]:
-    # Dashes or underscores, depending on the cgroup driver.
+    # The name contains dashes or underscores, depending on the cgroup driver.
     names = (f"pod{pod_uid}", f"pod{pod_uid.replace('-', '_')}")
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):

@@ -70,7 +70,7 @@ class Platform:
         ]
 
     def pid(self, name: str) -> int:
-        """From supervisord; 0 if not running."""
+        """Returns the pid that supervisord reports, or 0 if the process is not running."""
         return supervisor.states(self.run).get(name, {}).get("pid", 0)
 
     def pids(self) -> list[int]:
@@ -112,7 +112,7 @@ class Platform:
 
 @pytest.fixture(scope="session")
 def new_platform() -> Iterator[Callable[[int], Platform]]:
-    """Creates stopped instances; all are taken down at the end."""
+    """Creates stopped instances. All instances are taken down at the end."""
     made: list[Platform] = []
 
     def make(replicas: int) -> Platform:

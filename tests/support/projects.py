@@ -167,7 +167,7 @@ def database_line(server: Server) -> str:
 
 
 def connected(server: Server) -> None:
-    """Waits for all lanes: the line is shown while any of them is disconnected."""
+    """Waits for all lanes, because the line is shown while any lane is disconnected."""
     eventually(lambda: not database_line(server), "a database that is up")
 
 

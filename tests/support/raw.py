@@ -16,7 +16,7 @@ PIECE = 1024 * 1024
 
 
 def connect(url: str, receive_bytes: int | None = None) -> socket.socket:
-    """Optionally with a limited receive buffer."""
+    """Connects, optionally with a limited receive buffer."""
     address = urlsplit(url)
     connection = socket.socket()
     if receive_bytes:
@@ -38,13 +38,13 @@ def read_until(connection: socket.socket, end: bytes) -> bytes:
 
 
 def exchange(url: str, data: bytes) -> list[Reply]:
-    """On a new connection, until the other side closes."""
+    """Sends data on a new connection, and reads replies until the other side closes."""
     with connect(url) as connection:
         try:
             for start in range(0, len(data), PIECE):
                 connection.sendall(data[start : start + PIECE])
         except (BrokenPipeError, ConnectionResetError):
-            # Rejected early; the response may still be readable.
+            # The server rejected the data early; its response may still be readable.
             pass
         return replies(until_end(connection))
 

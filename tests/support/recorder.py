@@ -41,7 +41,7 @@ class _Peer:
 
 @dataclass
 class Record:
-    """Everything since the previous record."""
+    """Everything received since the previous record."""
 
     data: bytearray = field(default_factory=bytearray)
     requests: list[Request] = field(default_factory=list)

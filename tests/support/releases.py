@@ -145,7 +145,7 @@ class Release:
 
     @cached_property
     def gateway(self) -> str:
-        """For clients outside; the port is set by values."""
+        """The gateway's URL for clients outside the cluster; values set the port."""
         return self.cluster.address_of(f"{self.name}-gateway")
 
     @property
@@ -164,8 +164,8 @@ class Release:
             yield [stack.enter_context(self.cluster.forwarded(pod.name, 8080)) for pod in pods]
 
     def wait_until_it_answers(self) -> None:
-        """Every ready replica must answer through each gateway, because gateways discover replicas
-        independently.
+        """Waits until every ready replica answers through each gateway, because gateways discover
+        replicas independently.
         """
         wanted = {pod.name for pod in self.cluster.ready_pods("server")}
 
@@ -207,7 +207,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]:
-    """Deploys this tree's images; kept if the cluster is kept."""
+    """Deploys this tree's images. The release is kept if the cluster is kept."""
     built = images.load()
     releases.install(built)
     yield Release(cluster, run.release(), run.values(), images.settings_of(built)).installed()
@@ -217,6 +217,6 @@ def deployed(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]
 
 @pytest.fixture
 def release(deployed: Release) -> Release:
-    """Reset to the state of `make deploy`."""
+    """The platform, reset to the state after `make deploy`."""
     deployed.serve()
     return deployed

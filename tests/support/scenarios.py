@@ -39,7 +39,7 @@ SMALL = {
 PATIENT = {"P99_MS": "20000"}
 
 TOKEN = "scenarios-0123456789abcdef"
-"""For writing projects on a failing server."""
+"""Token for writing projects on a failing server."""
 
 ROUTES = ("/", "/hello", "/div/{n}", "/work", "/static/", "/static/{*path}", "/projects/{id}")
 """All routes used by scenarios except project creation."""

@@ -10,7 +10,7 @@ import struct
 import sys
 
 NUMBERS = {
-    # The same everywhere (new in Linux 5.6).
+    # This number is the same on all architectures (new in Linux 5.6).
     "openat2": {"x86_64": 437, "aarch64": 437},
     "setpriority": {"x86_64": 141, "aarch64": 140},
     "sched_setscheduler": {"x86_64": 144, "aarch64": 119},

@@ -96,7 +96,9 @@ class _Sockets:
         self._ended = False
 
     def add(self, *sockets: socket.socket) -> None:
-        """Registers sockets to close; closes them immediately after the end."""
+        """Registers sockets to close, or closes them immediately if the connection has already
+        ended.
+        """
         with self._lock:
             self._sockets += sockets
             if self._ended:
@@ -118,7 +120,7 @@ class Wire:
     """The agent's only connection to the API server, which tests can cut."""
 
     def __init__(self, api: Api, folder: Path, token: str = "") -> None:
-        """An administrator's rights unless a token is given."""
+        """Connects with an administrator's rights unless a token is given."""
         kubeconfig = json.loads(api.kubeconfig.read_text())
         if token:
             kubeconfig["users"][0]["user"] = {"token": token}
@@ -175,7 +177,7 @@ class EndpointsAgent(Agent):
         return self.folder / f"{cluster}.json"
 
     def metrics(self, cluster: str = CLUSTER) -> dict[str, float]:
-        """Series of a cluster without prefix."""
+        """Returns a cluster's series without their prefix."""
         lines = ask(self.url, "/metrics").body.decode().splitlines()
         series = rf'corelane_gateway_agent_(\w+){{envoy_cluster_name="{cluster}",?(.*)}} (\S+)'
         found = filter(None, (re.fullmatch(series, line) for line in lines))

@@ -40,7 +40,7 @@ MACHINE = (
 MOVING = ("nf_conntrack_count", "spurious", "effective_affinity", "effective_affinity_list")
 
 OF_DEVICES = ("/conf/", "/neigh/")
-"""Come and go with network devices."""
+"""Sysctls that come and go with network devices."""
 
 VALUES = {
     "global": {"registry": "docker.io/library"},
@@ -93,7 +93,7 @@ class Tuning:
         return f"http://{ip}:{PORT}"
 
     def audit(self, node: str) -> dict[tuple[str, str], dict]:
-        """The last pass, by knob and target."""
+        """Returns the results of the last pass by knob and target."""
         found = json.loads(ask(self.agent(node), "/audit.json").body)
         return {(row["name"], row["target"]): row for row in found["knobs"]}
 
@@ -128,7 +128,7 @@ class Tuning:
 
 
 def inside(node: str, *words: str) -> str:
-    """In the network and mount namespaces of a node."""
+    """Runs a command in a node's network and mount namespaces."""
     argv = [sys.executable, REPOSITORY / "hack" / "cluster", "enter", node, *words]
     result = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND, check=False)
     assert result.returncode == 0, f"{node}: {words}: {result.stderr}"
@@ -166,7 +166,7 @@ def agents_namespace(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
 
 @pytest.fixture
 def tuning(agents_namespace: Tuning) -> Iterator[Tuning]:
-    """Initially uninstalled; the machine must be unchanged at the end."""
+    """Node tuning, not yet installed. At the end, the machine must be unchanged."""
     with undone(agents_namespace):
         yield agents_namespace
 

@@ -21,7 +21,7 @@ CGROUP_FILES = (
 
 @cache
 def _keys() -> str:
-    """JWKS, without which Envoy rejects token checks."""
+    """Returns a JWKS. Without one, Envoy rejects token checks."""
     with tempfile.TemporaryDirectory() as folder:
         return issuer(Path(folder)).keys()
 

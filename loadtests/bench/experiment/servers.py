@@ -224,7 +224,7 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """A process' private KiB, and KiB that it shares with other processes
+    """A process's private KiB, and KiB that it shares with other processes
     (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):

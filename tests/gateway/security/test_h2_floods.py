@@ -32,14 +32,16 @@ from support.http2 import Connection, get, pack, request, reset
 from support.recorder import Record, Recorder
 
 MANY = 4000
-"""Number of frames where the limit is a few hundred or fewer; larger than one read of Envoy, 64 KiB."""
+"""Number of frames in floods whose limit is a few hundred frames or fewer. They exceed one 64 KiB
+read by Envoy.
+"""
 
 ANSWERS = 2_000_000
 """Number of frames that require a response: more than all buffers on the path hold for a client that does not read."""
 
 VALUE, FRAMES, REFERENCES = 3900, 8, 12_000
-"""Size of a bomb: a field of about 4 KB, the number of frames that refer to it, and the references in each: 374
-MB of fields in 100 KB.
+"""Size of a bomb: bytes of a field, number of frames that refer to it, and references in each
+frame. 100 KB of frames expand to 374 MB of fields.
 """
 
 
@@ -124,7 +126,7 @@ BORNE: dict[str, Callable[[], bytes]] = {
     "bomb of cookies": lambda: bomb(b"\x60"),
     "many cookies": lambda: request(1, get(b"/flood", *[(b"cookie", b"a=b")] * 200)),
     "many trailers": lambda: opened(1) + request(1, [(b"x%d" % x, b"a") for x in range(200)]),
-    # Causes as many resets at once as may be queued for the client.
+    # Causes the maximum number of resets that may be queued for the client.
     "streams beyond the limit": lambda: repeated(opened, 1000),
 }
 """Floods whose streams the gateway resets, while the connection stays open."""
@@ -228,8 +230,8 @@ def test_the_back_end_sees_requests_of_good_form_only(aftermath: Aftermath) -> N
 
 
 def test_memory_stays_within_bounds(aftermath: Aftermath) -> None:
-    # A completely unpacked bomb would take eight times as much memory, and so did the three
-    # response queues without a limit. All connections normally use a sixth of the bound.
+    # A completely unpacked bomb would take eight times as much memory. The three response queues
+    # took as much before they were limited. All connections normally use a sixth of the bound.
     assert aftermath.grown * 1024 < VALUE * FRAMES * REFERENCES / 8
 
 

@@ -27,7 +27,7 @@ def but(**changed: bytes | None) -> list:
 
 
 ENDED = {
-    # Two lengths, in all forms.
+    # Two different lengths, in all forms.
     "length without data": (post((b"content-length", b"5")),),
     **{
         f"length {value!r}": (post((b"content-length", value)), b"hello")
@@ -224,7 +224,7 @@ def test_the_neighbours_pass_as_one_request(bench: Bench, name: str) -> None:
 
 
 def test_behind_a_proxy_a_bad_request_ends_alone(bench: Bench, tmp_path: Path) -> None:
-    """There, many clients share the connection, so none of these requests alone closes it."""
+    """Behind a proxy, many clients share a connection, so a single bad request does not close it."""
     requests, recorder = {**ENDED, **RESET}, bench.recorder
     behind = {"listener": {"trustedHops": 1}}
     with gateway_to([endpoint(recorder.url, recorder.admin)], tmp_path, values=behind) as gateway:

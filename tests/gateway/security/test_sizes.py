@@ -93,7 +93,7 @@ def test_large_trailers_are_refused(bench: Bench, bad: bytes, good: bytes) -> No
 )
 def test_chunks_arrive_as_few_and_without_extensions(bench: Bench, chunks: bytes) -> None:
     body = b"x" * chunks.count(b"\r\nx\r\n")
-    # Not in front of the real server, which responds and closes before it has read everything.
+    # Skips the real server, which responds and closes the connection before it has read everything.
     record = bench.arrives(CHUNKED + chunks + b"0\r\n\r\n", b"POST /first HTTP/1.1 " + body)
     # Only the body increases the data for the back end, by less than half of its size.
     assert len(record.data) < 1.5 * len(body) + 2000

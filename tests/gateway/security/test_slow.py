@@ -191,7 +191,9 @@ def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others
 
 
 MEBIBYTES = 256
-"""Memory of a gateway whose clients request more than that on streams that they do not read."""
+"""Memory limit of a gateway. Its clients request more data than that on streams that they do not
+read.
+"""
 
 STREAMS, CONNECTIONS = 100, 30
 
@@ -216,7 +218,7 @@ def unread(connection: Connection) -> int:
 def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_others(
     start_once: Callable[..., Server], tmp_path: Path, monitor: str
 ) -> None:
-    """Without a limit, they would take 128 KiB each: one and a half times the memory."""
+    """Without a limit, each stream would take 128 KiB: in total, 1.5 times the memory limit."""
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(FILE)
     server = start_once(static=tmp_path)

@@ -16,8 +16,8 @@ function step(rate, number, { capacity, failed = 0, lateMs = 0, badSteps = [] })
     dropped: bad && spare <= 0 ? rate : 0,
     failed: failed * 5 * rate,
     lateMs,
-    // The time in the system is exponential with the spare rate, so its p99 is ln 100 times its
-    // mean.
+    // Response times are exponentially distributed with the spare rate, so the p99 is ln 100 times
+    // the mean.
     p99Ms: bad ? 1e6 : (1000 * Math.log(100)) / spare,
   };
 }
