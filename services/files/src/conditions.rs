@@ -24,8 +24,8 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// Whether a request has neither conditions nor ranges, which is the usual case. Checking each name
-/// once is cheaper than looking up each condition.
+/// Whether a request has neither conditions nor ranges (the usual case). Checking each name once is
+/// cheaper than looking up each condition.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     !headers.keys().any(|name| name.as_str().starts_with("if-") || *name == RANGE)
 }

@@ -132,7 +132,7 @@ fn is_nothing(error: Errno) -> bool {
     )
 }
 
-/// Opens a file's encoded copy, which is stale if it is older than the file.
+/// Opens a file's encoded copy. The copy is stale if it is older than the file.
 fn copy(
     root: &OwnedFd,
     path: &str,

@@ -36,7 +36,8 @@ impl Coding {
     }
 }
 
-/// The client's weight for each coding, in thousandths; `None` for codings that it does not name.
+/// The client's weight for each coding, in thousandths, or `None` for codings that the client does
+/// not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accepted {
     codings: [Option<u16>; 3],
@@ -77,7 +78,7 @@ impl Accepted {
         *place = Some(quality);
     }
 
-    /// Weight of a coding; 0 means not acceptable.
+    /// Weight of a coding. A coding with weight 0 is not acceptable.
     fn quality(&self, coding: Coding) -> u16 {
         self.codings[coding as usize].or(self.any).unwrap_or(0)
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The only dot folder that is served, because its content is meant for clients (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// Decodes a path; `None` if it cannot name a served file.
+/// Decodes a path, or returns `None` if it cannot name a served file.
 ///
 /// A path has the form `name/name/name`, optionally with a trailing `/`. This excludes `.` and
 /// `..`, empty segments, encoded slashes, and leading dots as in `.git` or `.env`. Backslashes and

@@ -174,7 +174,7 @@ impl Resource {
     ) -> Self {
         encoded.sort_by_key(|copy| copy.length);
         if !encoded.is_empty() {
-            // The field is also added to the unencoded file, because another client might get a
+            // `Vary` is also added to the unencoded file, because another client might get a
             // different form (RFC 9110 section 12.5.5).
             for one in std::iter::once(&mut identity).chain(&mut encoded) {
                 one.fields.push((VARY, HeaderValue::from_static("accept-encoding")));

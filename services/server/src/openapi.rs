@@ -196,7 +196,7 @@ fn problem_like(status: u16) -> Value {
     json!({ "type": format!("urn:corelane:problem:{kind}"), "title": name, "status": status })
 }
 
-/// Members of every problem; a problem type may have more.
+/// Members of every problem. A problem type may have more members.
 fn problem() -> Value {
     json!({
         "description": "A problem document (RFC 9457)",

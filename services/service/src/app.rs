@@ -28,8 +28,8 @@ const OTHERS: &[&str] =
 /// `--schema`. A program with its own flags may not know that flag.
 const PRINT_SCHEMA: &str = "CORELANE_PRINT_SCHEMA";
 
-/// A service that is not running yet. `C` is the type of its own settings, created by
-/// [`settings!`](crate::settings); `()` has none.
+/// A service that is not running yet. `C` is the type of the service's own settings, created by
+/// [`settings!`](crate::settings), or `()` if it has none.
 ///
 /// The [crate](crate) documentation has an example with settings and metrics.
 ///
@@ -100,7 +100,7 @@ impl<C: Keys> App<C> {
         }
     }
 
-    /// Sets the arguments after the program's name; the default is the process's arguments. A
+    /// Sets the arguments after the program's name. The default is the process's arguments. A
     /// program with its own flags or subcommands passes the remaining arguments.
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments = Some(arguments.into_iter().map(Into::into).collect());

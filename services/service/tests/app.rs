@@ -246,7 +246,7 @@ fn metrics_of_the_service_are_pushed_too() {
     let received = std::thread::spawn(move || {
         let (mut socket, _) = collector.accept().expect("a request");
         let (mut request, mut part) = (Vec::new(), [0; 65_536]);
-        // The last request is sent when the service exits, which closes the connection.
+        // The last request is sent when the service exits. The exit closes the connection.
         while !request.windows(17).any(|text| text == b"shop_orders_total") {
             match socket.read(&mut part).expect("read") {
                 0 => break,

@@ -64,7 +64,7 @@ impl Choices {
         self.one_in(self.settings.park_one_in).then_some(Leave::Park)
     }
 
-    /// The unread input of a leaving connection, which is empty if chaos breaks that rule.
+    /// The unread input of a leaving connection, or no input if chaos breaks that rule.
     pub(crate) fn unread(&self, unread: Bytes) -> Bytes {
         if self.breaks(Rule::Unread) { Bytes::new() } else { unread }
     }

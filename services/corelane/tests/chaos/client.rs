@@ -206,7 +206,7 @@ async fn hear(
 
 const BROKEN: &str = "os error";
 
-/// Sends bytes; fails if the server does not make room in time.
+/// Sends bytes, and fails if the server does not make room in time.
 async fn send(world: &World, io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     let sent = async {
         io.write_all(bytes).await?;

@@ -63,7 +63,7 @@ impl Ledger {
         self.book().answered += 1;
     }
 
-    /// The client stopped waiting for this response; it has read part of it or nothing.
+    /// The client stopped waiting for this response, and may have read part of it.
     pub(crate) fn give_up(&self, number: u64) {
         self.entry(number, |entry| entry.given_up = true);
     }

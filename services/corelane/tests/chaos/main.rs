@@ -1,7 +1,7 @@
 //! Chaos suite: idle connections keep parking and moving between lanes while clients split requests
 //! at random points. No errors, resets, lost or duplicated bytes, or repeated requests are allowed.
 //!
-//! `make chaos` runs it; variables set the duration and the seed.
+//! `make chaos` runs the suite, and variables set the duration and the seed.
 
 mod client;
 mod controls;

@@ -104,7 +104,7 @@ impl Recipe {
         }
     }
 
-    /// Usually HTTP/1.0; never closes the connection.
+    /// A request that is usually HTTP/1.0 and never closes the connection.
     pub(crate) fn old(number: u64, rng: &mut Rng) -> Recipe {
         let any = Recipe::any(number, rng);
         Recipe { kept: *one_of(rng, &[Kept::Old, Kept::Old, any.kept]), ..any }.possible()
@@ -225,7 +225,7 @@ impl Recipe {
         (head.into_bytes(), body)
     }
 
-    /// Parses the request that a service received; `None` if no client sent it.
+    /// Parses the request that a service received, or returns `None` if no client sent it.
     pub(crate) fn asked(path: &str, query: Option<&str>) -> Option<Recipe> {
         let mut recipe = Recipe::simple(path.strip_prefix('/')?.parse().ok()?);
         for pair in query?.split('&') {

@@ -100,7 +100,8 @@ impl Inbox {
         Ok(Some(()))
     }
 
-    /// Reads a response head, in lower case; `None` if the connection closes first.
+    /// Reads a response head and returns it in lower case, or `None` if the connection closes
+    /// first.
     pub(crate) async fn head(
         &mut self,
         io: &mut (impl AsyncRead + Unpin),

@@ -17,7 +17,7 @@ const LONG: usize = 3500;
 /// Exceeds the time for which responses may wait.
 const EXPENSIVE: Duration = Duration::from_millis(5);
 
-/// A server whose `/block` holds the lane; all other responses echo the query.
+/// A server whose `/block` holds the lane, and whose other responses echo the query.
 struct Held {
     server: Running,
     blocker: Client,

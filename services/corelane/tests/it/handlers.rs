@@ -165,7 +165,7 @@ fn a_drain_waits_for_a_call_whose_client_left() {
     assert!(done.load(Ordering::SeqCst), "the call was not cut");
 }
 
-/// Stops a server whose only blocking thread is busy and has one more call queued; `leaving`
+/// Stops a server whose only blocking thread is busy and has one more call queued. `leaving`
 /// clients disconnect first. Returns the number of cut requests.
 fn cut_calls(leaving: usize) -> u64 {
     let (gate, blocked, release) = Gate::new();
@@ -309,7 +309,7 @@ fn a_drain_does_not_wait_for_tasks_that_a_handler_spawned() {
     assert_eq!(alive.load(Ordering::SeqCst), 0, "it is dropped with its lane");
 }
 
-/// Ready at its second poll; fails if polled again.
+/// A future that is ready at its second poll and fails if it is polled again.
 #[derive(Clone, Default)]
 struct Hesitant {
     asked: bool,

@@ -289,7 +289,7 @@ impl Load {
     }
 }
 
-/// Moves active connections; 8 of them start on lane 0.
+/// Moves active connections, 8 of which start on lane 0.
 fn hot() -> (Running, Vec<Client>) {
     let server = Running::start(in_use(Moving::Active), Handlers::new().factory());
     let clients = (0..8).map(|_| server.connect_to(0)).collect();

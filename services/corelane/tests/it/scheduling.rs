@@ -94,8 +94,8 @@ impl Control {
         self.begun().clear();
     }
 
-    /// Repeats requests until the learnt cost is below `most`; a lane that lost its CPU looks
-    /// expensive.
+    /// Repeats requests until the learnt cost is below `most`, because a request looks expensive if
+    /// its lane lost its CPU.
     fn teach_less(&self, client: &mut Client, target: &str, most: Duration) {
         let family = "corelane_load_table_lane_seconds";
         let series = format!("{family}{{route=\"{target}\",method=\"GET\"}}");

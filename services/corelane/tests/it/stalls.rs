@@ -249,7 +249,7 @@ const PARKED: usize = 640;
 fn what_is_parked_is_heard() -> bool {
     let second = Duration::from_secs(1);
     let blocker = Blocker::new();
-    // Sweeps run every 500 ms; blocked time counts as at most two intervals.
+    // Sweeps run every 500 ms, and blocked time counts as at most two of these intervals.
     let timeouts = Timeouts { idle: 3 * second, ..Timeouts::default() };
     let builder = builder().timeouts(timeouts).park_after(Some(2 * second)).routes(["/held"]);
     let server = Running::start(builder, blocker.factory());

@@ -37,7 +37,7 @@ fn no_lane_serves_before_all_have_their_services() {
                 let (late, begins) = (Arc::clone(&late), Arc::clone(&begins));
                 async move {
                     begins.add_permits(1);
-                    // Lane 0 is ready long before lane 1; local tasks run on both.
+                    // Lane 0 is ready long before lane 1. Local tasks run on both lanes.
                     if lane.index() == 1 {
                         let waits = async move { late.acquire().await.expect("open").forget() };
                         tokio::task::spawn_local(waits).await?;

@@ -12,7 +12,7 @@ mod server;
 pub struct Target {
     /// Unique name.
     pub name: &'static str,
-    /// Parses one input; panics if the parser breaks an invariant.
+    /// Parses one input, and panics if the parser breaks an invariant.
     pub run: fn(&[u8]),
     /// Named inputs to start from.
     pub seeds: &'static [(&'static str, &'static [u8])],

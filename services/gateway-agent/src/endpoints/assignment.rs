@@ -12,7 +12,7 @@ use crate::settings::GATEWAYS;
 pub(crate) struct Counts {
     pub(crate) healthy: usize,
     pub(crate) draining: usize,
-    /// Unready endpoints in the file; used only if no endpoint is ready.
+    /// Unready endpoints in the file. They are used only if no endpoint is ready.
     pub(crate) unready: usize,
     /// Endpoints dropped from the file.
     pub(crate) left_out: usize,

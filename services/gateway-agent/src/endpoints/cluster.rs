@@ -93,7 +93,7 @@ impl Cluster {
         again
     }
 
-    /// Adds or updates a slice; removes it if it now belongs to another Service.
+    /// Adds or updates a slice, or removes it if it now belongs to another Service.
     pub(crate) fn put(&self, slice: &EndpointSlice) {
         if !self.has(slice) {
             return self.remove(slice);

@@ -1,5 +1,5 @@
-//! The parts of an EndpointSlice that the agent keeps; it drops the rest, including metadata, at
-//! once.
+//! The parts of an EndpointSlice that the agent keeps. It drops all other parts, including
+//! metadata, at once.
 
 use std::net::IpAddr;
 

@@ -24,8 +24,8 @@ impl Store {
         Self { slices: BTreeMap::new(), endpoints: 0, limit, overflowed: false, list: 0 }
     }
 
-    /// Adds or replaces a slice unless the limit forbids it; returns whether it did. A rejected
-    /// update keeps the previous endpoints, which may still serve.
+    /// Adds or replaces a slice unless the limit forbids it. Returns whether the slice was stored.
+    /// A rejected update keeps the previous endpoints, which may still serve.
     pub(crate) fn put(&mut self, name: String, slice: Slice) -> bool {
         let list = self.list;
         let former = self.slices.get(&name).map(|it| it.slice.endpoints.len());

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::cluster::{Cluster, SERVICE};
 
-/// Slices per list page; bounds the response size.
+/// Slices per list page, which bounds the response size.
 const PAGE: u32 = 100;
 
 /// The API server ends each watch after this time, which shows that it is reachable.
@@ -155,7 +155,8 @@ impl Watch {
     }
 }
 
-/// Exponential backoff; a random cut of up to half keeps gateways from retrying in step.
+/// Exponential backoff. Each pause is randomly cut by up to half, so that gateways do not retry in
+/// step.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 

@@ -18,7 +18,7 @@ fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
 }
 
-/// Builds an object from a case; all other fields form its spec.
+/// Builds an object from a case, whose other fields form the spec.
 fn object(mut of: Value) -> (String, Value) {
     let mut take = |key: &str| of.as_object_mut().and_then(|it| it.remove(key));
     let kind = take("kind").and_then(|it| Some(it.as_str()?.to_owned())).expect("a kind");

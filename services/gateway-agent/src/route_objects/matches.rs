@@ -12,7 +12,7 @@ pub(crate) struct Matched {
     query: Vec<Value>,
     /// The path or prefix that a rewrite replaces.
     pub(crate) prefix: String,
-    /// Rank of the match; the highest rank goes first.
+    /// Rank of the match. Matches with the highest rank come first.
     pub(crate) order: [usize; 5],
 }
 

@@ -7,7 +7,7 @@ use crate::kubernetes::{Message, Reason};
 use crate::report::{Report, Row, State};
 use crate::tuner::Setting;
 
-/// Maximum number of settings named in an event; the other settings are only counted.
+/// Maximum number of settings named in an event. Further settings are only counted.
 const NAMED: usize = 3;
 
 #[derive(Debug, Default)]

@@ -45,7 +45,7 @@ pub(crate) enum Rule {
     Mask,
     /// A CPU list whose CPUs must all be wanted CPUs.
     Within,
-    /// One line of a file; the other lines are kept.
+    /// One line of a file, whose other lines are kept.
     Line,
     /// Active while the file is open.
     Held,

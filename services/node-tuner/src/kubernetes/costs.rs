@@ -171,8 +171,8 @@ fn wanted(current: i32, reply: Reply, was_silent: bool) -> i32 {
     }
 }
 
-/// The number of binary digits, which changes when the load doubles. The cost never falls by only
-/// one, so that a load near a bound does not cause a series of writes.
+/// The number of the load's binary digits, which changes when the load doubles. The cost never
+/// falls by only one, so that a load near a bound does not cause a series of writes.
 fn step(load: u64, before: i32) -> i32 {
     let digits = (u64::BITS - load.leading_zeros()).cast_signed();
     if load > 0 && digits + 1 == before { before } else { digits }

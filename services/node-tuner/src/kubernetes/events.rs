@@ -137,7 +137,7 @@ impl Events {
     }
 }
 
-/// Minimum time between writes of the same event; repeats in between are only counted.
+/// Minimum time between writes of the same event. Repeats in between are only counted.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// Pending events, and the time when an equal event was last written, because two programs may

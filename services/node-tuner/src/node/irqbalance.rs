@@ -6,7 +6,7 @@ use super::{Process, named};
 use crate::cpus::Cpus;
 use crate::tree::Tree;
 
-/// Debian's and Red Hat's paths, below the root of process 1, which in a container is the host's
+/// Debian's and Red Hat's paths, below the root of process 1. In a container, this is the host's
 /// root.
 pub(crate) const FILES: [&str; 4] = [
     "/proc/1/root/etc/default/irqbalance",

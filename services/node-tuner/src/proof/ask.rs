@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{Check, ContainerProof, NodeProof, PodProof};
 use crate::settings::{NAME, Output, Proof, Settings};
 
-/// Time limit per agent, which only sends earlier results.
+/// Time limit per agent. An agent only sends earlier results.
 const ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ async fn ask_all(agents: &[String]) -> Answers {
     answers
 }
 
-/// All addresses of the URL's host; for a headless Service, the addresses of its pods.
+/// All addresses of the URL's host, which for a headless Service are the addresses of its pods.
 async fn addresses(agent: &str) -> Result<(Url, Vec<SocketAddr>), String> {
     let url: Url = agent.parse().map_err(|allowed| format!("expected {allowed}"))?;
     let found = timeout(ANSWER, url.addresses()).await;

@@ -7,7 +7,7 @@ use super::interrupts::Interrupt;
 use super::{Check, Name, State};
 use crate::cpus::Cpus;
 
-/// Maximum number of failures to name; the other failures are only counted.
+/// Maximum number of failures to name. Further failures are only counted.
 const NAMED: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub(crate) struct Pod {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// The UID in the name of the pod's cgroup; differs for static pods.
+    /// The UID in the name of the pod's cgroup, which is a different UID for static pods.
     pub(crate) cgroup: String,
     /// Whether to prove the pod's pinning. Otherwise the pod only counts as a neighbour.
     pub(crate) selected: bool,
@@ -73,7 +73,7 @@ pub(crate) struct ContainerProof {
     pub(crate) container: String,
     /// CPUs that the container may run on; empty if unknown.
     pub(crate) cpus: String,
-    /// CPU time, if known; only a metric, not part of the proof.
+    /// CPU time, if known. It is only a metric, not part of the proof.
     #[serde(skip)]
     pub(crate) cpu_time: Option<Duration>,
     pub(crate) checks: Vec<Check>,

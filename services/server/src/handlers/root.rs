@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::openapi::{self, Operation};
 
-/// A lane's identity; only its CPU may change.
+/// A lane's identity, of which only the CPU may change.
 pub(crate) struct Root {
     replica: String,
     lane: Lane,

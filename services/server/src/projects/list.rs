@@ -46,7 +46,7 @@ impl Projects {
     }
 }
 
-/// Number of these projects that fit on a page, at least one; `None` if all of them fit.
+/// Number of these projects that fit on a page (at least one), or `None` if all of them fit.
 fn fit(found: &[Project], limit: usize) -> Option<usize> {
     let mut bytes = 0;
     let fits = |project: &&Project| {

@@ -72,7 +72,7 @@ impl Variables {
     }
 }
 
-/// Whether a variable belongs to another program, or starts with that program's prefix, which ends
+/// Whether a variable has the name `other`, or starts with `other` if that is a prefix, which ends
 /// in `_`.
 fn is_of(name: &str, other: &str) -> bool {
     name == other || (other.ends_with('_') && name.starts_with(other))

@@ -11,7 +11,7 @@ const MAX_FAULTS: usize = 64;
 /// Maximum duration, so that forgotten faults end.
 const MAX_EXPIRY: Duration = Duration::from_secs(3600);
 pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
-/// Maximum time to block a lane, which cannot be interrupted.
+/// Maximum time to block a lane. The block cannot be interrupted.
 pub(super) const MAX_BURN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]

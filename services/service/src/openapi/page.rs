@@ -14,7 +14,7 @@ pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-sr
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
-/// Swagger UI's light colours are too faint for text; its dark colours are not.
+/// Swagger UI's light colours are too faint for text, but its dark colours are not.
 #[cfg(feature = "openapi-viewer")]
 const VIEWER: &str = "<link rel=\"stylesheet\" href=\"docs/swagger-ui.css\">
 <style>

@@ -145,8 +145,8 @@ impl<S: HttpService> Plain<S> {
         }
     }
 
-    /// Whether the lane may use the socket, which another lane may have borrowed, with the current
-    /// stage.
+    /// Whether the lane may use the socket in the current stage. Another lane may have borrowed the
+    /// socket.
     fn claim(
         turn: &PlainTurn<'_, S>,
         offered: Option<&Offered>,

@@ -331,7 +331,7 @@ fn decimal_line(mut number: u64, out: &mut Vec<u8>) {
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Appends data to a body that has `left` bytes left to send. Drops data beyond the announced
-/// length, which would corrupt the next response.
+/// length, because it would corrupt the next response.
 fn of_length(mut data: Bytes, left: &mut u64, out: &mut Vec<u8>) -> Option<Gathered> {
     data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= data.len() as u64;

@@ -166,8 +166,8 @@ fn watched(way: Way, limits: Limits, timeouts: Timeouts) -> (corelane::Builder, 
     (builder, cuts)
 }
 
-/// Waits until the observer reports this cut, and only this one. The counters change first; the
-/// connection may be closed by then.
+/// Waits until the observer reports this cut, and only this one. The counters change before that
+/// report, and the connection may be closed by then.
 fn wait_for_cut(server: &Running, cuts: &Cuts, cut: Cut) {
     server.wait_until("told", || !cuts.lock().expect("no panic").is_empty());
     assert_eq!(*cuts.lock().expect("no panic"), [cut]);
@@ -309,7 +309,7 @@ fn a_body_that_trickles_over_http2_is_answered_408_and_ends_its_stream_alone(
     wait_for_cut(&server, &cuts, Cut::SlowBody);
 }
 
-/// Responds and reads at the same time; `/waits` reads the whole request first.
+/// Responds and reads at the same time, except for `/waits`, which reads the whole request first.
 fn talker(
     _lane: &Lane,
 ) -> impl tower::Service<

@@ -238,7 +238,7 @@ impl Frames {
         self.flush();
     }
 
-    /// Sends the queued frames; the server may have closed already.
+    /// Sends the queued frames, although the server may already have closed the connection.
     pub(super) fn flush(&mut self) {
         let mut socket: &Socket = &self.client.socket;
         let _ = socket.write_all(&self.out);

@@ -135,7 +135,7 @@ impl Expected {
         self
     }
 
-    /// A field with this value; `*` matches any.
+    /// A field with this value. `*` matches any value.
     pub(crate) fn has(mut self, name: &'static str, value: &'static str) -> Expected {
         self.has.push((name, value));
         self

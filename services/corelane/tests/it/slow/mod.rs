@@ -26,7 +26,7 @@ struct Holding {
     held: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Burns CPU time; preemption does not count.
+/// Burns CPU time, not counting preemption.
 fn burn(micros: u64) {
     let cpu = || {
         let now =
@@ -251,7 +251,7 @@ fn what_waits_for_a_slow_lane_is_taken_by_an_idle_one() {
     }
 }
 
-/// Opens connections until this many are on one lane; returns that lane.
+/// Opens connections until this many are on one lane, and returns that lane.
 fn of_one_lane(server: &Running, count: usize) -> (usize, Vec<Client>) {
     let mut by_lane: [Vec<Client>; 2] = Default::default();
     loop {

@@ -46,7 +46,7 @@ struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The client half-closed inside a request body. The plain path announces the close in the
-    /// response; hyper does not.
+    /// response, but hyper does not.
     CloseAfterBrokenBody,
 }
 

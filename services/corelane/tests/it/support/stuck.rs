@@ -13,7 +13,7 @@ use tower::Service;
 
 use super::{Client, PATIENCE, Running};
 
-/// `/block` blocks its lane until released; other paths respond immediately.
+/// `/block` blocks its lane until released, and other paths respond immediately.
 #[derive(Clone, Default)]
 pub(crate) struct Stuck {
     state: Arc<(Mutex<Lanes>, Condvar)>,
@@ -52,7 +52,7 @@ impl Stuck {
         self.state.0.lock().expect("not poisoned").blocked.clone()
     }
 
-    /// Blocks the lanes; returns the clients of the blocking and queued requests.
+    /// Blocks the lanes, and returns the clients of the blocking and queued requests.
     pub(crate) fn block_all(&self, server: &Running, lanes: usize) -> Vec<Client> {
         let mut clients = Vec::new();
         server.wait_until("blocked", || {

@@ -158,7 +158,7 @@ async fn wait(State(shared): State<Shared>, request: Request) -> Response {
     })
 }
 
-/// Echoes; closes with 1001 on a drain.
+/// Echoes messages, and closes with code 1001 on a drain.
 async fn websocket(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
     let draining = shared.lane.as_ref().expect("it has a lane").draining();
     upgrade.on_upgrade(async move |mut socket: WebSocket| {

@@ -62,7 +62,7 @@ fn a_websocket_works_over_http2_beside_other_streams() {
         server.wait_for_in_flight(0);
         let labels = "lane=\"0\",route=\"/ws\",method=\"CONNECT\",code=\"200\"";
         assert_eq!(server.metric(&format!("corelane_requests_total{{{labels}}}")), 1.0);
-        // This new connection is closed because it is idle; the upgraded connection is not.
+        // This new connection is closed because it is idle, but the upgraded connection stays open.
         let mut late = Client::connect(server.address);
         assert_eq!(late.get("/hello").status, 200);
         assert!(late.read_to_close().is_empty());

@@ -95,7 +95,8 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
         if let Order::Discard(reason) = order {
             break (reason.to_owned(), true);
         }
-        // The response comes after the abandoned statement, which statement_timeout limits.
+        // The response comes after the abandoned statement, whose duration statement_timeout
+        // limits.
         tokio::select! {
             ended = &mut connection => break (why(ended), false),
             settled = timeout(pool.longest_statement, session.client.check_connection()) => {
