@@ -43,7 +43,7 @@ def failed_thresholds(data: dict) -> list[str]:
 
 
 def parts(data: dict) -> list[Part]:
-    """Everything as one part without samples, with the routes that thresholds name."""
+    """Returns the entire run as one part without samples, with the routes that thresholds name."""
     metrics = data["metrics"]
     seconds = data["state"]["testRunDurationMs"] / 1000
     routes = {ALL: _route_of(metrics, "")}
@@ -168,7 +168,7 @@ def _take_figures(run: Run, figures: dict[str, dict]) -> None:
 
 
 def _command(program: Path, scenario: str, file: Path, settings: dict[str, object]) -> list[str]:
-    # Without an address, k6 opens no API port, so that two runs do not conflict. Its own progress
+    # Without an address, k6 opens no API port, so that two runs do not conflict. k6's own progress
     # output would be mixed with the samples.
     argv = [str(program), "run", "--address", "", "--no-usage-report", "--quiet"]
     variables = {

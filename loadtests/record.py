@@ -19,7 +19,7 @@ FILE = "run.json"
 INNERMOST = re.compile(r"\[[^\[\]{}]*\]")
 
 ALL = "all"
-"""Name for every request of a part, whatever its route; also the name of the only part."""
+"""Name for all requests of a part, on any route; also the name of a run's only part."""
 
 
 def quantiles(values: Sequence[float], percents: Iterable[float]) -> list[float]:

@@ -13,7 +13,7 @@ from tools.errors import ToolError
 
 NAME = "suite"
 SHORT = {
-    # For a breakpoint, the duration is the duration of one step.
+    # In a breakpoint, this is the duration of one step.
     "breakpoint": {"duration": "2s"},
     "s1-c10k-static": {"vus": 500},
     "s2-cpu-matrix": {"duration": "20s", "vus": 100},
@@ -21,7 +21,7 @@ SHORT = {
     "s3-mixed-projects": {"duration": "10s", "vus": 50, "rounds": 4},
     "soak": {"duration": "30s"},
 }
-"""Settings of scenarios that ten seconds would not make short."""
+"""Settings of scenarios that a duration of ten seconds would not shorten enough."""
 
 LAST = ("soak", "stress", "spike", "breakpoint", "s3-c10k-20000")
 """Scenarios that leave connections and heat behind, which would affect the next scenario's figures.

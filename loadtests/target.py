@@ -38,7 +38,7 @@ class Target:
         return {name: value for name, value in told.items() if value}
 
     def asked(self, via: str) -> record.Target:
-        """Path of a run's requests: `direct`, or through the `gateway`."""
+        """Returns the target of a run's requests: a replica (`direct`) or the `gateway`."""
         if via == "direct":
             return record.Target(self.direct, via, list(self.replicas[:1]))
         return record.Target(self.gateway, via, list(self.replicas))

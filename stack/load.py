@@ -1,4 +1,4 @@
-"""A load that accounts for every request: each gets a response or counts as failed."""
+"""A load that accounts for every request: a request without a response counts as failed."""
 
 import http.client
 import threading

@@ -186,7 +186,7 @@ def make(folder: Path, files: Mapping[str, Content]) -> Tree:
 
 
 def copy(folder: Path, paths: Iterable[str]) -> Tree:
-    """Copies those of this machine's files that exist; the machine itself is not changed."""
+    """Copies the files that exist on this machine, which is not changed."""
     found = {}
     for path in paths:
         try:

@@ -12,7 +12,7 @@ from tools.errors import ToolError
 
 
 class Kubectl:
-    """Queries the API server of one cluster, which is determined once."""
+    """Queries one cluster's API server. The cluster is determined only once."""
 
     def __init__(self) -> None:
         self.namespace = run.namespace()

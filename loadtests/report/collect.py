@@ -229,7 +229,7 @@ class _Reader:
             self._progress.dropped(int(value))
 
     def end(self) -> None:
-        """Iterations that did not start have no part tag, only k6's name of the scenario."""
+        """Counts iterations that did not start. They have no part tag, only k6's scenario name."""
         for scenario, count in self._dropped.items():
             self._collector.dropped(self._part_of.get(scenario, ALL), count)
 

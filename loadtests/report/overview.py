@@ -22,7 +22,7 @@ HEAD = [
 ]
 
 Ended = dict[str, tuple[Run, Path] | str]
-"""By name, the run and its folder, or why there is no run."""
+"""Maps a name to the run and its folder, or to the reason why there is no run."""
 
 
 def write(folder: Path, ended: Ended) -> None:

@@ -72,8 +72,8 @@ class _Asked:
         return self._over_time(f"{added}(rate({metric}{{{self._selector}}}[{self._window}]))")
 
     def _over_time(self, query: str, scale: float = 1.0) -> Series:
-        """Pairs of seconds and a value. A rate looks back, so the first pair is one that covers
-        only the run.
+        """Pairs of seconds and a value. A rate looks back, so the first pair is late enough to
+        cover only the run.
         """
         first = min(WINDOW * self._step, self._seconds)
         found = _get(

@@ -120,7 +120,7 @@ def test_runners_share_the_load_and_begin_together(server: Server, tmp_path: Pat
         ends = [each.process.wait(PATIENCE) for each in started]
     summaries = [find_summary(each.log.read_text()) for each in started]
     assert all(summaries), [each.log.read_text()[-500:] for each in started]
-    # Each runner starts a third of the requests, which includes late requests and a few at the very
+    # Each runner starts a third of the requests. This includes late requests and a few at the very
     # end.
     due = [
         k6.value(summary["metrics"], "http_reqs", "count")

@@ -145,8 +145,8 @@ class Scaled:
             "alertmanager": {"enabled": False},
             "scrape": {"interval": f"{2 * self.pace}s", "timeout": "2s"},
             "networkPolicy": {"clients": [adapter]},
-            # The objective is loose, so that all policies share one target; it only shortens the
-            # lead time due to metrics.
+            # The latency objective is loose, so that all policies share one target. At pace 1, only
+            # the part of the lead time that metrics cause is shorter.
             "objectives": {
                 "capacityUsed": TARGET,
                 "latencyThreshold": "2500ms",

@@ -93,7 +93,7 @@ def test_the_file_follows_the_slices(slices: Slices, starter: Agents) -> None:
         eventually(lambda: agent.metrics()["last_sync_timestamp_seconds"] >= before, "the deletion")
         figures = agent.metrics()
         # Each change wrote one file. The slice of another Service caused no write, and neither did
-        # the last change but one.
+        # the second-to-last change.
         assert (figures["writes_total"], figures["lists_total"]) == (6, 1)
         assert (figures["watch_errors_total"], figures["connected"]) == (0, 1)
         assert figures["last_write_timestamp_seconds"] >= before

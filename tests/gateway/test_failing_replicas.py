@@ -92,7 +92,7 @@ def failures(
             }
             for way, each in replicas.items()
         ]
-        # Without outlier detection, which would eject the only replica.
+        # Outlier detection is off, because it would eject the only replica.
         values = {"routes": routes, "upstream": {"outliers": {"consecutiveFailures": 100}}}
         folder = tmp_path_factory.mktemp("failures")
         yield stack.enter_context(gateway_to([], folder, values)), replicas
@@ -146,8 +146,8 @@ def test_a_replica_that_never_answers_is_left_out_though_its_check_is_good(
     name = "cluster.server.outlier_detection.ejections_enforced_consecutive_gateway_failure"
     with failing("silence") as silent:
         replicas = [endpoint(silent.url, silent.url), endpoint(server.url, server.admin)]
-        # Requests alternate between the replicas, because with least-request, the requests pending
-        # at the silent replica would keep others away from it.
+        # Requests alternate between the replicas. With least-request, the silent replica's pending
+        # requests would keep new requests away from it.
         outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m"}
         more = {"outliers": outliers, **TURNS}
         with gateway_to(replicas, tmp_path, values={"upstream": {**times, **more}}) as gateway:
@@ -205,7 +205,9 @@ def connecting(url: str) -> bool:
 # The replica must accept within the second after which TCP retransmits the packet.
 @pytest.mark.nightly
 def test_a_connection_whose_first_packet_was_lost_is_waited_for(tmp_path: Path) -> None:
-    """TCP retransmits it after a second (RFC 6298): only networks without loss allow a shorter limit."""
+    """TCP retransmits a SYN after a second (RFC 6298), so only networks without loss allow a
+    shorter limit.
+    """
     values = {"upstream": {"retries": {"attempts": 0}, "outliers": {"consecutiveFailures": 100}}}
     with (
         full() as (url, serve),
@@ -317,7 +319,7 @@ def test_another_replica_is_asked_where_one_falls_silent(
         replies = [client.ask("/hello") for _ in range(20)]
         client.close()
         assert {(reply.status, reply.replica) for reply in replies} == {(200, "good")}
-        # Otherwise the silent replica received no request.
+        # If this fails, the silent replica received no request.
         assert gateway.counted("cluster.server.upstream_rq_per_try_timeout") > 0
 
 
@@ -331,7 +333,7 @@ def test_another_replica_is_asked_where_a_node_is_lost(
         of_lost = [url.replace("0.0.0.0", node.address) for url in (lost.url, lost.admin)]
         good = start(replica="good")
         replicas = [endpoint(*of_lost), endpoint(good.url, good.admin)]
-        # The kernel acknowledges data for a running replica, however busy it is.
+        # The kernel acknowledges data for a running replica, no matter how busy the replica is.
         unacknowledged = {"keepalive": {"unacknowledged": "1s"}}
         values = {"upstream": {"timeout": "10m", "health": SOON, **unacknowledged, **TURNS}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:
@@ -409,7 +411,7 @@ def test_what_a_replica_sheds_runs_on_another(start: Callable[..., Server], tmp_
             replies = [client.ask("/hello", method) for _ in range(20)]
             client.close()
             assert {reply.replica for reply in replies} == {"free"}
-            # Otherwise the full replica received no request.
+            # If this fails, the full replica received no request.
             assert summed(full, SHED) > before
         assert summed(full, LATENCY) == 1
 

@@ -238,7 +238,9 @@ def test_the_gateway_sends_nothing_to_others(start: Callable[..., Server], tmp_p
 def test_certificates_and_cas_are_renewed_without_a_failed_request(
     mesh: Callable[..., Mesh], tmp_path: Path, each: int
 ) -> None:
-    """Each step is followed by this many requests; connections last a second, so that all steps see handshakes."""
+    """This many requests follow each step. Connections last one second, so that every step includes
+    handshakes.
+    """
     running = mesh("--timeouts.connection-age", "1s")
     gateway, replica = running.gateway_secret, running.replica_secret
     old, new = running.ca, authority(tmp_path, "new")

@@ -27,7 +27,7 @@ from support.raw import connect, read_until, until_end
 from support.recorder import Recorder
 
 TIMEOUT = "1s"
-"""Timeout of a gateway with silent replicas, whose default is 30 s."""
+"""Timeout of a gateway with silent replicas; the default is 30 s."""
 
 SILENCE = {"timeout": TIMEOUT, "connectTimeout": "500ms"}
 
@@ -104,7 +104,7 @@ def test_events_outlast_every_timeout(
     limit = "2s"
     times = {"timeouts": {"request": limit, "stream": limit, "header": limit}}
     values = {"upstream": {**SILENCE, "timeout": limit}, "listener": times}
-    # Forty events in each of these periods, and fifty in total.
+    # Each of these periods contains forty events; the stream has fifty in total.
     replica = run(example("sse"), "50")
     running = gateway(values, replica.url)
     with connect(running.url) as client:
@@ -242,7 +242,7 @@ def status_of_grpc(url: str, *more: tuple[bytes, bytes]) -> bytes:
 
 
 def answers_until_its_deadline(url: str, call: str, message: bytes) -> list[bytes]:
-    """Returns the responses to a bidirectional grpcio call until its deadline ends it.
+    """Returns the responses to a bidirectional grpcio call until its deadline has passed.
 
     On a busy machine, the deadline can pass before the first response, in which case another call follows.
     """
@@ -323,5 +323,5 @@ def test_an_error_of_the_gateway_is_a_status_of_grpc(gateway: Callable[..., Gate
     assert status_of_grpc(running.url) == unavailable
     reply, _ = grpc_web(running.url, "Add", 1)
     assert reply.headers["grpc-status"] == unavailable.decode()
-    # Its message also contains no JSON document.
+    # The call's message does not contain a JSON document either.
     assert "{" not in reply.headers["grpc-message"]

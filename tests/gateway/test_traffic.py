@@ -121,8 +121,7 @@ def end_under_load(platform: Platform, name: str, how: signal.Signals) -> None:
 
 
 def account(platform: Platform) -> str:
-    """Returns why a request may have failed according to Envoy's counters, because its logs are
-    removed with the instance."""
+    """Returns Envoy's counters of failed requests, because its logs are removed with the instance."""
     stats = (
         ask(platform.envoy_admin, "/stats?usedonly&filter=cluster.server")
         .body.decode()

@@ -96,7 +96,7 @@ def test_apply_is_what_the_kernel_has_and_a_second_one_does_nothing(machine: Mac
     assert (snapshot(machine), journal(machine)) == (after, noted)
     assert "is prepared" in tuner(machine, "audit", *flags, status=0).output
 
-    # With another profile, settings that are dropped or lower return to their originals.
+    # Under another profile, settings that it drops or lowers return to their originals.
     tuner(machine, "apply", "--profile=web-10k", status=0)
     assert machine.read(BACKLOG) == "4000\n"
     for file in changed - {BACKLOG}:

@@ -209,7 +209,7 @@ def test_settings_that_contradict_each_other_are_refused(binary: Path) -> None:
     result = run(binary, "--check", "--drain.settle", "40s")
     assert result.returncode == 64
     assert "drain.settle" in result.stderr
-    # With unlimited files, any number of connections is possible.
+    # If open files are unlimited, any number of connections is possible.
     limited = ["-c", 'ulimit -n 1024 && exec "$0" "$@"', str(binary)]
     result = run(Path("sh"), *limited, "--listen", "127.0.0.1:0", "--limits.connections", "2000")
     assert result.returncode == 64

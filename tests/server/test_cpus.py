@@ -42,7 +42,7 @@ def test_root_names_the_present_cpu(cpuset: Cgroup, start: Callable[..., Server]
 
 
 QUOTA = 10_000
-"""Microseconds per 100 ms, so low that any work exceeds it."""
+"""Microseconds per 100 ms: any work exceeds this quota."""
 
 SERIES = [
     f"corelane_cpu_{name}_total" for name in ("periods", "throttled_periods", "throttled_seconds")

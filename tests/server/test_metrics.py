@@ -68,7 +68,9 @@ def connections() -> Iterator[int]:
 
 
 def open_and_ask(server: Server, count: int, clients: ExitStack) -> dict[int, socket.socket]:
-    """Opens connections with one request each, over several routes; returns one per lane."""
+    """Opens connections that each send one request, on several routes. Returns one connection per
+    lane.
+    """
     paths = ("/", "/hello", "/div/4", "/work?ops=1", "/static/4k.txt", "/none")
     of_lane = {}
     for index in range(count):
@@ -89,7 +91,7 @@ def cpu_seconds(server: Server, thread: str) -> float:
 def test_a_scrape_costs_little_and_waits_for_no_lane(
     start: Callable[..., Server], connections: int
 ) -> None:
-    # Keeps connections open, unparked and on their lane.
+    # Prevents connections from being closed, parked or moved to another lane.
     rest = ("--timeouts.idle", "1h", "--park-after", "off")
     server = start("--work.max-ops", "1000000000000", *rest)
 
@@ -111,7 +113,7 @@ def test_a_scrape_costs_little_and_waits_for_no_lane(
         print(f"{connections} connections: {1000 * mean:.2f} ms of CPU time a scrape")
         assert 0 < mean < SCRAPE_SECONDS
 
-        # More work than fits into the test; it ends when the process exits.
+        # More work than fits into the test. The work ends when the process exits.
         for client in of_lane.values():
             client.sendall(b"GET /work?ops=1000000000000 HTTP/1.1\r\nHost: test\r\n\r\n")
         held = ["/work"] * len(of_lane)
@@ -155,7 +157,7 @@ def test_a_collector_gets_what_the_admin_port_shows(
         return families(ask(server.admin, "/metrics").body.decode())
 
     def pushed_between() -> tuple[list[Point], dict[str, Family]] | None:
-        """Pushed points between two identical scrapes, and one of these."""
+        """Points that were pushed between two identical scrapes, and one of these scrapes."""
         looked, shown = time.time_ns(), page()
         (points,) = eventually(lambda: [p for p in pushed.metrics[-1:] if p[0].at > looked])
         return (points, shown) if page() == shown else None

@@ -19,7 +19,7 @@ from tools.resolve import tool
 HERE = Path(__file__).parent
 SEED = 20261121
 EXAMPLES = 15
-"""Random cases per operation, besides boundary values."""
+"""Number of random cases per operation, in addition to boundary values."""
 
 
 @pytest.fixture(scope="module")

@@ -49,13 +49,13 @@ def test_statements_are_prepared_once_on_each_connection(
     database: Database, writer: Writer, start: Callable[..., Server]
 ) -> None:
     database.query(f"ALTER DATABASE {database.name} SET log_statement = 'all'")
-    # For a parse, PostgreSQL logs the duration only.
+    # PostgreSQL logs only the duration of a parse.
     database.query(f"ALTER DATABASE {database.name} SET log_min_duration_statement = 0")
     server = start(*database.flags(), *writer.flags(), *ONE)
     connected(server)
 
     def logged(step: str, statement: str) -> list[str]:
-        """Names of a statement in this step of the log."""
+        """Statement names that the log contains for this step."""
         line = rf"@{database.name} .* {step} (\S+): {statement}"
         return re.findall(line, database.server.log.read_text())
 
@@ -115,12 +115,12 @@ def test_who_leaves_does_not_leave_the_connection_busy(
         with holding(database, LOCKED):
             left(server, writer)
             eventually(lambda: gauge(server, "connections_in_use") == 0)
-            # Its statement is still running, so the next statement waits.
+            # The statement of the client that left is still running, so the next statement waits.
             waiting = threads.submit(lists, server)
             eventually(lambda: gauge(server, "queue_length") == 1)
         assert waiting.result() == 200
     assert backends(database) == before
-    # Saved, because it was sent before the client disconnected.
+    # The project was saved, because it was sent before the client disconnected.
     assert database.query("SELECT document FROM projects") == [['{"name":"left"}']]
 
 

@@ -17,7 +17,7 @@ from tools.resolve import tool
 
 @pytest.fixture(scope="module")
 def own(new_postgres: Callable[..., Postgres]) -> Postgres:
-    """TLS only; tests may change its certificate."""
+    """A PostgreSQL that requires TLS. Tests may change its certificate."""
     return new_postgres(tls=True)
 
 
@@ -122,10 +122,10 @@ def test_a_rotated_password_is_taken_into_use(
 ) -> None:
     password = database.password_file.read_text()
     copy = tmp_path / "password"
-    # With a newline, as `echo` writes it.
+    # The file ends with a newline, as `echo` writes it.
     copy.write_text(password + "\n")
     url = ["--database.kind", "postgres", "--database.url", database.url]
-    # Otherwise another connection could open with the old password.
+    # With more connections, another one could open with the old password.
     one = ("--lanes", "1", "--database.connections", "1")
     server = start(*url, "--database.password-file", copy, *one)
     connected(server)

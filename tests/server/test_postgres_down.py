@@ -19,7 +19,7 @@ from support.projects import Saves, Writer, connected, database_line, lists
 
 @pytest.fixture
 def database(mortal: Postgres) -> Database:
-    """On a server that tests may kill."""
+    """A database on a PostgreSQL that tests may kill."""
     return mortal.database()
 
 
@@ -117,7 +117,7 @@ def test_hanging(
     server = start(*database.flags(), *writer.flags(), *waits, *few)
     connected(server)
     mortal.freeze()
-    # The kernel accepts the data, but no response comes.
+    # The kernel accepts the data, but no response arrives.
     is_refused(ask(server.url, "/projects"))
     finds_down(server)
     assert "not answered" in database_line(server)

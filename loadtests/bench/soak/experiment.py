@@ -133,7 +133,7 @@ class Soak(Experiment):
 
 def _soaked(bed: TestBed, server: Watched) -> Row:
     options, seconds = bed.plan.options, bed.facts["seconds"]
-    # Not all of the server's descriptors are open until all lanes listen.
+    # The server has not opened all its descriptors until all lanes listen.
     eventually(lambda: replies(f"http://{server.admin}", "/readyz"), "every lane listens")
     start = server.least_descriptors()
     clients = Clients(server.process.port, options.seed, options.clients)

@@ -27,7 +27,7 @@ def but(**changed: bytes | None) -> list:
 
 
 ENDED = {
-    # Two different lengths, in all forms.
+    # Conflicting or invalid lengths, in all forms.
     "length without data": (post((b"content-length", b"5")),),
     **{
         f"length {value!r}": (post((b"content-length", value)), b"hello")

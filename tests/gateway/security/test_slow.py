@@ -199,8 +199,8 @@ STREAMS, CONNECTIONS = 100, 30
 
 
 def unread(connection: Connection) -> int:
-    """Opens the maximum number of streams, until each has a stalled response or was reset; returns the number
-    of resets.
+    """Opens the maximum number of streams and waits until each has a stalled response or was reset.
+    Returns the number of resets.
     """
     streams = [2 * index + 1 for index in range(STREAMS)]
     connection.send(b"".join(request(each, get(LARGE)) for each in streams))

@@ -1,5 +1,5 @@
-"""The filter in front of Envoy's admin interface: tricks do not widen it. All requests go to one gateway, which
-keeps running.
+"""The filter in front of Envoy's admin interface, and tricks that must not bypass it. All requests
+go to one gateway, which keeps running.
 """
 
 import re

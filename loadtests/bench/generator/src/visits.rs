@@ -1,6 +1,6 @@
-//! Each request has its own connection, with a fixed number of connections at a time. A new one
-//! replaces each answered one. Connections open independently, so a lost SYN does not delay the
-//! other connections.
+//! Each request has its own connection, with a fixed number of connections at a time. Whenever a
+//! response arrives, a new connection replaces the old one. Connections open independently, so a
+//! lost SYN does not delay the other connections.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Holds many connections: idle ones, slow ones, and ones that all send a request at the same time.
+//! Holds many connections: idle connections, slow connections, or connections that all send a
+//! request at the same time.
 //!
 //! Each line on standard input is a step as JSON; its result is a line on standard output. The
 //! connections stay open until standard input closes.

@@ -1,10 +1,10 @@
-//! Users of a service, each with its own connection and project, who request a page, load, and save
-//! in this order.
+//! Users of a service. Each user has its own connection and project, and requests a page, loads the
+//! project and saves it, in this order.
 //!
-//! Every user first creates and loads its project, unmeasured. Each line on standard input is then
-//! a part, as JSON. In a closed loop, users send the next request as soon as they get a response.
-//! In an open loop, requests are due at a rate, whether or not earlier ones were answered. Each
-//! part has its own connections and ends with a report.
+//! Every user first creates and loads its project; this is not measured. Each line on standard
+//! input is then a part, as JSON. In a closed loop, users send the next request as soon as they get
+//! a response. In an open loop, requests are due at a rate, whether or not earlier ones were
+//! answered. Each part has its own connections and ends with a report.
 
 mod document;
 mod user;

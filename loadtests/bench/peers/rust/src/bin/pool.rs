@@ -1,5 +1,5 @@
 //! The classic server that lanes are compared with. It has an accept loop, one queue behind a mutex
-//! and a condition variable, and N worker threads; or, without workers, one thread for everything.
+//! and a condition variable, and N worker threads. Without workers, one thread does everything.
 //! Each connection carries one request.
 
 use std::collections::VecDeque;
