@@ -135,7 +135,7 @@ impl<'c> Progress<'c> {
                 || self.values.len() as u64 >= self.expected.distinct)
     }
 
-    /// Reason why the response is not as expected, if it is not. Also records the header value.
+    /// Reason why the response is not as expected, if any. Also records the header value.
     fn missing(&mut self, reply: &Response<Bytes>, body: &str) -> Option<String> {
         let Check { header, body: text, status, .. } = self.expected;
         if let Some(text) = text.as_ref().filter(|text| !body.contains(text.as_str())) {

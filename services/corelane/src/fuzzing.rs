@@ -83,7 +83,7 @@ pub fn follow<'a>(
 }
 
 /// The trace context of a request with a `traceparent` field and any number of `tracestate` fields,
-/// as a handler passes it on.
+/// in the form that a handler passes on.
 pub fn trace_context<'a>(
     parent: &str,
     states: impl Iterator<Item = &'a str>,

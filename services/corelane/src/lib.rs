@@ -4,9 +4,9 @@
 //! instance and counters. The thread is pinned to a CPU if the process has its CPUs to itself. A
 //! cheap request stays on its lane: its memory stays in that core's cache, and serving it takes no
 //! lock. Each pinned lane also has a second thread, which runs requests that would block the lane
-//! for long ([`Builder::slow_lanes`]). While a handler is blocking a lane, other lanes serve the
-//! requests on its connections. To make this possible, each connection claims its socket with one
-//! atomic operation.
+//! for a long time ([`Builder::slow_lanes`]). While a handler is blocking a lane, other lanes serve
+//! the requests on its connections. To make this possible, each connection claims its socket with
+//! one atomic operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -46,9 +46,9 @@
 //! - An upgraded HTTP/1.1 stream works only on its lane's thread, where `tokio::spawn` runs tasks.
 //!   On any other thread, every operation returns an error. The stream may be dropped anywhere: the
 //!   lane closes it at its next sweep, within half a second.
-//! - The request itself ends with its response head, for [`Timeouts::request`], [`deadline`],
-//!   metrics, observers and the load table. After that, time spent on the stream counts only
-//!   towards the lane's busy share.
+//! - For [`Timeouts::request`], [`deadline`], metrics, observers and the load table, the request
+//!   itself ends with its response head. After that, time spent on the stream counts only towards
+//!   the lane's busy share.
 //! - [`Timeouts::write`] still applies, except to an HTTP/2 stream whose client closes only that
 //!   stream's window. No other timeout applies. The stream's input ends when the client
 //!   disconnects. The connection counts towards [`Limits::connections`], and it neither parks nor
@@ -70,7 +70,7 @@
 //! | [`Lanes`], [`Pin`], [`Placement`] | number of lanes, their CPUs, and how connections are assigned to lanes |
 //! | [`Moving`] | whether a connection may move to another lane between two requests |
 //! | [`Lane`], [`HttpService`] | the lane that a service is created for, and the requirements for a service |
-//! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would block their lane for long |
+//! | [`SlowLanes`], [`Cost`], [`turn`] | requests that would block their lane for a long time |
 //! | [`Listen`] | addresses that a server listens on: TCP, Unix sockets, inherited sockets, PROXY protocol |
 //! | [`Limits`], [`Timeouts`] | limits and timeouts for clients |
 //! | [`RouteLimits`] | per-route limits |
@@ -91,7 +91,7 @@
 //! | [`Problem`] | error responses (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order waiting requests |
 
-// Disabling a protocol leaves code unused that only that protocol needs.
+// If a protocol is disabled, the code that only this protocol needs is unused.
 #![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]

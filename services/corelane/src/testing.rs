@@ -113,7 +113,7 @@ impl TestServer {
         self.address
     }
 
-    /// The admin port's address, which serves the probes and metrics.
+    /// The address of the admin port, which serves the probes and metrics.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }

@@ -92,7 +92,7 @@ function showReplica(replica, rateOf) {
   const parts = replicas.get(replica.name);
   const found = condition(replica);
   say(parts.word, found);
-  // The replica may be back before the page has noticed its absence.
+  // The replica may be back up before the page notices that it was down.
   parts.restarted ||= replica.uptime != null && replica.uptime < parts.uptime;
   parts.uptime = replica.uptime ?? parts.uptime;
   if (parts.restarted && found[0] === "serving") {

@@ -35,7 +35,7 @@ pub struct Estimated {
     pub wait: f64,
     /// Mean wait for each kind of the mix.
     pub waits: Vec<f64>,
-    /// Share of requests shed because slots and queue are full.
+    /// Share of requests shed because all slots and the queue are full.
     pub shed: f64,
     besides: f64,
     waiting: Vec<f64>,

@@ -6,7 +6,7 @@ use corelane::Turns;
 use super::Replica;
 use super::job::{Heap, Job, next, queue};
 
-/// Seconds between a lane's comparisons of its slow lane's CPU time with the share.
+/// Interval, in seconds, at which a lane compares its slow lane's CPU time with the share.
 const WINDOW: f64 = 5e-3;
 
 #[derive(Debug)]

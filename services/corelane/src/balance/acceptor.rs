@@ -125,7 +125,7 @@ impl Distributor<'_> {
         if let Err(reason) = admitted
             && self.inboxes.lanes[lane].length() >= REFUSING
         {
-            // Closed without a response, because the lane already has enough connections to reject.
+            // Closed without a response, because the lane is already rejecting enough connections.
             self.inboxes.acceptor.refuse(reason);
             return;
         }

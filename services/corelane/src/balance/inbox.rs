@@ -1,4 +1,4 @@
-//! Hands connections from the acceptor to lanes, and lets idle lanes steal from busy ones.
+//! Hands connections from the acceptor to lanes, and lets idle lanes steal from busy lanes.
 //!
 //! The acceptor puts each connection into a lane's inbox and wakes the lane. A lane takes one
 //! connection per event-loop turn, which leaves the rest for other lanes. If a lane is awake and
@@ -124,8 +124,8 @@ impl Inboxes {
         inbox.wake.notify_one();
     }
 
-    /// Takes the oldest connection in the lane's own inbox or, if it is empty, steals one from a
-    /// busy lane. Call this only on the thread of `lane`.
+    /// Takes the oldest connection in the lane's own inbox or, if that inbox is empty, steals a
+    /// connection from a busy lane. Call this only on the thread of `lane`.
     pub(crate) fn take(&self, lanes: &[Arc<LaneShared>], lane: usize) -> Option<Received> {
         let handed = self.pop(&self.lanes[lane], |_| true).or_else(|| self.steal(lanes, lane))?;
         let assign = |place| (Assignment::new(&self.assignments, lane), place);

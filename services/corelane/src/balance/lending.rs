@@ -32,7 +32,7 @@ pub(crate) struct Lending(Box<[LoansOfLane]>);
 struct LoansOfLane {
     offers: Mutex<Offers>,
     /// Connections lent to this lane that it has not started to serve, and its own connections that
-    /// came back. `None` once the lane has exited.
+    /// have come back. `None` once the lane has exited.
     arrivals: Mutex<Option<Arrivals>>,
     wake: Notify,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Arrivals {
 pub(crate) struct Offer {
     socket: Arc<SharedSocket>,
     introduced: Introduced,
-    /// Allocated only when the connection is lent, because most connections never are.
+    /// Allocated only when the connection is lent, because most connections are never lent.
     returned: Mutex<Option<Box<Returned>>>,
 }
 

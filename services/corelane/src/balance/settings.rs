@@ -26,8 +26,9 @@ pub enum Placement {
     /// millisecond, or within 10 ms if stealing makes lanes less even.
     ///
     /// Suits a small number of long-lived connections, such as connections from a proxy: 8 or 16
-    /// idle connections spread exactly evenly across 2 or 4 lanes. Each connection passes through
-    /// an extra thread, so this policy does not suit servers with very many short connections.
+    /// idle connections spread perfectly evenly across 2 or 4 lanes. Each connection passes through
+    /// an extra thread, so this policy does not suit servers with a very large number of short
+    /// connections.
     LeastLoaded,
 }
 

@@ -10,7 +10,7 @@ use crate::request::lane_state::LaneState;
 
 #[derive(Debug)]
 pub(crate) struct RecentLoad {
-    /// Connections that woke up here and whose requests may not have started, with the time from
+    /// Connections that woke up here and whose requests may not have started, and the time from
     /// which they are counted.
     woken: Cell<(Instant, u64)>,
     /// Time of the last sweep, and the lane's total busy time when it ran.

@@ -14,8 +14,8 @@ pub(crate) struct Tick(u64);
 static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
     loop {
         let (before, instant, after) = (Tick::now(), Instant::now(), Tick::now());
-        // A longer time means that the thread was preempted between the reads, and the clocks would
-        // differ permanently.
+        // A longer time means that the thread was preempted between the reads, in which case the
+        // clocks would differ permanently.
         if after.since(before) < 10_000 {
             return (instant, before);
         }

@@ -83,9 +83,9 @@ impl Listen {
     /// contains the address of the proxy's client. Default: false.
     ///
     /// If true, a connection without a valid header of at most 4,096 bytes is closed and counted
-    /// with reason `proxy_header`; [`Timeouts::header`](crate::Timeouts::header) includes the
-    /// header. TLV fields are ignored. The server trusts this header from any client, so make sure
-    /// that only the proxy can reach the listener.
+    /// with reason `proxy_header`. [`Timeouts::header`](crate::Timeouts::header) includes the wait
+    /// for this header. TLV fields are ignored. The server trusts this header from any client, so
+    /// make sure that only the proxy can reach the listener.
     #[must_use]
     pub fn proxy_protocol(mut self, expected: bool) -> Self {
         self.proxy_protocol = expected;

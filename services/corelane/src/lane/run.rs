@@ -127,7 +127,7 @@ where
     }
     let calls = shared.calls.unfinished();
     if calls > 0 {
-        // Dropping the runtime waits for these calls but cannot log that.
+        // Dropping the runtime waits for these calls but cannot log the wait.
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended

@@ -59,7 +59,8 @@ pub(crate) async fn run(sweep: Sweep) {
             // Delayed so that requests waiting in their sockets are read first.
             () = sweep.hurry.notified() => tokio::time::sleep(HURRIED).await,
         }
-        // Processes input that arrived while the lane was busy before treating it as missing.
+        // Processes the input that arrived while the lane was busy, so that it does not count as
+        // missing.
         yield_now().await;
         let now = Instant::now();
         // The lane could not read while a handler blocked it, so this time does not count against

@@ -157,9 +157,10 @@ impl Deref for LaneGroup {
 }
 
 impl LaneGroup {
-    /// Creates a lane per entry of `cpus`, pinned to that CPU if the entry names one, with counters
-    /// for these route [`Rows`](crate::metrics::Rows). `of_address` limits the connections per
-    /// address. Polls longer than `bound` count as long (`None` without slow lanes).
+    /// Creates a lane for each entry of `cpus`, pinned to the CPU that the entry names, if any,
+    /// with counters for these route [`Rows`](crate::metrics::Rows). `of_address` limits the
+    /// connections per address. Polls longer than `bound` count as long (`None` without slow
+    /// lanes).
     pub(crate) fn new(
         cpus: &[Option<usize>],
         routes: (usize, usize),
@@ -221,7 +222,7 @@ impl LaneGroup {
         self.iter().for_each(|lane| lane.draining.cancel());
     }
 
-    /// Number of connections that have left a lane and not yet arrived at another.
+    /// Number of connections that have left a lane but have not yet arrived at another lane.
     pub(crate) fn in_transit(&self) -> u64 {
         // Reading arrivals first ensures that a connection that departs and arrives in between
         // cannot make the result negative.

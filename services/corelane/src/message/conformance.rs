@@ -281,9 +281,9 @@ fn is_extended_connect<B>(_: &Request<B>) -> bool {
 }
 
 /// Whether the service may switch protocols. If not, removes hyper's offer. Connection must list
-/// the upgrade (RFC 9110 section 7.8), because a proxy that does not know it drops only the fields
-/// listed there. A request with a body cannot be upgraded, because HTTP defines where the body
-/// ends.
+/// the upgrade (RFC 9110 section 7.8), because a proxy that does not know the upgrade drops only
+/// the fields listed there. A request with a body cannot be upgraded, because HTTP defines where
+/// the body ends.
 pub(crate) fn offers_upgrade<B: Body>(request: &mut Request<B>) -> bool {
     if request.extensions().get::<OnUpgrade>().is_none() {
         return false;

@@ -1,8 +1,8 @@
 //! Error responses for gRPC clients, which do not read problem documents.
 //!
 //! The entire response is a head with the status (Trailers-Only in
-//! [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)), which
-//! gRPC-Web shares.
+//! [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)). The same
+//! applies to gRPC-Web.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};

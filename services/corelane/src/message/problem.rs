@@ -154,8 +154,8 @@ impl Problem {
 
 const TYPE: &str = "urn:corelane:problem:";
 
-/// Writes a JSON string. Most text does not need escaping, and checking for that is faster for all
-/// bytes at once.
+/// Writes a JSON string. Most text does not need escaping, and it is faster to check all bytes at
+/// once.
 fn write_text(body: &mut Vec<u8>, text: &str) {
     let escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |any, byte| any | escaped(byte)) {

@@ -26,8 +26,8 @@ pub(crate) struct Proxied {
 pub(crate) enum Parsed {
     /// All bytes belong to an incomplete header.
     Partial,
-    /// The first `length` bytes are a header. `proxied` is `None` if the header names no client, as
-    /// in the proxy's own health checks.
+    /// The first `length` bytes are a header. `proxied` is `None` if the header does not name a
+    /// client, as in the proxy's own health checks.
     Whole {
         /// Length of the header in bytes.
         length: usize,

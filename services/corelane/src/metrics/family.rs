@@ -1,4 +1,4 @@
-//! Metric families: name, type and help, and how their series are encoded.
+//! Metric families: name, type and help, and the encoding of their series.
 
 use std::fmt;
 use std::time::Duration;

@@ -77,8 +77,8 @@ pub(crate) fn unpin_current_thread() {
     }
 }
 
-/// Runs `work`, which may block or compute for long, on a thread of this lane's pool, while the
-/// lane serves other requests.
+/// Runs `work`, which may block or compute for a long time, on a thread of this lane's pool, while
+/// the lane serves other requests.
 ///
 /// A lane has at most [`Limits::blocking_threads`](crate::Limits::blocking_threads) such threads,
 /// which are not pinned, and up to [`Limits::blocking_queue`](crate::Limits::blocking_queue)

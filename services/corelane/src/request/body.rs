@@ -203,7 +203,7 @@ impl Remaining {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(read) = self.read.take() else { return Poll::Ready(None) };
         // Checked before the first read if the length is known, so that a client waiting for 100
-        // (Continue) does not send the body in vain.
+        // (Continue) does not send the body unnecessarily.
         if self.exceeds_limit(read.saturating_add(self.size_hint().lower())) {
             return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }

@@ -16,7 +16,7 @@ pub(crate) struct Polls {
     current: Cell<Option<(Tick, u64)>>,
 }
 
-/// Poll time of a connection since its lane began to measure.
+/// Poll time of a connection since its lane began to measure it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PollTime {
     plan: u32,

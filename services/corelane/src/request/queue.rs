@@ -207,8 +207,8 @@ pub const BRIEF: u64 = 100_000;
 /// does not grow while it waits.
 pub const HANDICAP: u64 = 8;
 
-/// A queue's slots and the requests waiting for a slot. Uses no clock and no tasks, so the capacity
-/// model can run it in simulated time.
+/// A queue's slots and the requests waiting for a slot. Does not use a clock or tasks, so the
+/// capacity model can run it in simulated time.
 #[derive(Debug)]
 pub struct Turns<T> {
     slots: usize,

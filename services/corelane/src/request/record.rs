@@ -197,8 +197,8 @@ impl RequestRecords {
         self.ids
     }
 
-    /// Tracks a request that began at `begun`, `accept` nanoseconds after the accept of its
-    /// connection. `client` determines the client's address for observers that need it.
+    /// Tracks a request that began at `begun`, `accept` nanoseconds after its connection was
+    /// accepted. `client` determines the client's address for observers that need it.
     pub(crate) fn follow<B: Body>(
         &self,
         request: &Request<B>,

@@ -70,8 +70,8 @@ impl Routes {
     }
 }
 
-/// One lane's view of the templates. A lane learns only from its own requests, so lanes share no
-/// state.
+/// One lane's view of the templates. A lane learns only from its own requests, so lanes do not
+/// share state.
 #[derive(Debug)]
 pub(crate) struct LaneRoutes {
     all: Arc<Routes>,

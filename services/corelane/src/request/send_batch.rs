@@ -68,7 +68,7 @@ impl SendBatch {
         }
     }
 
-    /// Whether the next response should wait, because this turn or the previous one has many
+    /// Whether the next response should wait, because this turn or the previous turn has many
     /// responses. `turn` changes when the event loop sleeps.
     pub(crate) fn is_worthwhile(&self, turn: u64) -> bool {
         if self.turn.replace(turn) != turn {

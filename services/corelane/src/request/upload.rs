@@ -66,7 +66,7 @@ impl BodyReader {
         let told = inside.reader.replace(cx.waker().clone()).is_some();
         drop(inside);
         // The connection is woken once per piece: it polls the service in its own task, so each
-        // wake-up would otherwise cause another.
+        // wake-up would otherwise cause another wake-up.
         if !told {
             self.pipe.connection.wake();
         }

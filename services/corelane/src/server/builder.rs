@@ -187,9 +187,9 @@ impl Builder {
 
     /// Whether each lane has a slow lane: a lower-priority thread on the same CPU, with its own
     /// event loop and its own instance of the service. Kinds of requests that would block their
-    /// lane for long run on the slow lane, so that they do not delay other requests. The lane
-    /// learns which kinds these are. `None` disables slow lanes. Default: [`SlowLanes::default`]:
-    /// slow lanes if lanes are pinned.
+    /// lane for a long time run on the slow lane, so that they do not delay other requests. The
+    /// lane learns which kinds these are. `None` disables slow lanes. Default:
+    /// [`SlowLanes::default`]: slow lanes if lanes are pinned.
     ///
     /// Handlers behave the same on lanes and slow lanes. Upgrade requests stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {

@@ -229,9 +229,9 @@ impl Server {
         let (sources, listeners) = accept::sources(inboxes, self.ports, lanes)
             .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
-        // Wait before serving: a signal that arrives before its handler is installed would end the
-        // process without a drain. If the thread fails to start, `recv` fails, and the thread's end
-        // is reported as usual.
+        // Wait before serving: a signal that arrives before its handler is installed would
+        // terminate the process without a drain. If the thread fails to start, `recv` fails, and
+        // the thread's end is reported as usual.
         let _ = is_armed.recv();
         let (started, mut refused) =
             start_lanes(sources, &self.settings, &shared, &Arc::new(factory), &events);

@@ -118,7 +118,7 @@ impl Shared {
         self.parts.lifecycle.advance(to);
     }
 
-    /// Whether every lane listens, no drain has started, and no required dependency is down.
+    /// Whether every lane is listening, no drain has started, and no required dependency is down.
     pub(crate) fn ready(&self) -> bool {
         self.phase() == Phase::Serving
             && self.lanes.iter().all(|lane| lane.is_listening())

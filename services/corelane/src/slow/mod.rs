@@ -1,5 +1,5 @@
 //! Slow lanes: each lane has a second, low-priority thread on the same CPU for requests that would
-//! block the lane for long. The load table (`load::table`) learns which requests these are.
+//! block the lane for a long time. The load table (`load::table`) learns which requests these are.
 //!
 //! | part | task |
 //! |---|---|

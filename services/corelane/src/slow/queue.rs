@@ -86,7 +86,7 @@ impl SlowQueues {
     }
 
     /// Queues a job that arrived at `now` for the slow lane of `lane`. Returns the job if it would
-    /// wait too long or the slow lane is ending.
+    /// wait too long or the slow lane is shutting down.
     pub(crate) fn push(
         self: &Arc<Self>,
         lane: usize,

@@ -36,8 +36,8 @@ const FIRST_PARTS: usize = 64;
 /// Maximum number of body parts that may wait for the lane.
 const AHEAD: usize = 2;
 
-/// Starts a slow lane's requests one at a time, until its queue is closed and all have finished.
-/// Some may belong to other lanes, whose connections continue.
+/// Starts a slow lane's requests one at a time, until its queue is closed and all requests have
+/// finished. Some may belong to other lanes, whose connections continue.
 pub(crate) async fn run<S: HttpService>(queues: Arc<SlowQueues>, lane: usize, service: S) {
     let requests = TaskTracker::new();
     requests.close();

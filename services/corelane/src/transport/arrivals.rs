@@ -12,8 +12,8 @@ use crate::transport::connections::Registration;
 use crate::transport::host::LaneService;
 use crate::transport::plain::{go_on, resume, wake};
 
-/// Serves connections lent to this lane and wakes its own returned connections, while the lane
-/// runs.
+/// Serves connections lent to this lane and wakes its own returned connections, for as long as the
+/// lane runs.
 pub(crate) async fn serve_lent<S: HttpService>(host: Rc<LaneService<S>>) {
     let (connections, lane) = (&host.connections, host.lane.index);
     let Some(lending) = &connections.lending else { return };
@@ -26,7 +26,7 @@ pub(crate) async fn serve_lent<S: HttpService>(host: Rc<LaneService<S>>) {
     }
 }
 
-/// Resumes connections that moved to this lane, while the lane runs.
+/// Resumes connections that have moved to this lane, for as long as the lane runs.
 pub(crate) async fn serve_moved<S: HttpService>(host: Rc<LaneService<S>>) {
     let moves = &host.connections.moves;
     loop {

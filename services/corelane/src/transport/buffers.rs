@@ -1,5 +1,5 @@
 //! Buffers shared by a lane's plain connections. Only one connection works at a time, and it
-//! returns the buffers empty, so idle connections need no memory for input or output.
+//! returns the buffers empty, so idle connections do not need memory for input or output.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;

@@ -361,7 +361,7 @@ impl Policy {
             let uneven = Uneven { from, to, why: Moved::Saturated, by: most - least };
             return (most > ROUNDS * least && uneven.by > GRAIN).then_some(uneven);
         }
-        // Among saturated lanes, pick the one with the most work.
+        // Among saturated lanes, pick the lane with the most work.
         let from = lanes().filter(|&lane| self.lanes[lane].busy > SATURATED).max_by(round);
         let (from, to) = (from.or_else(|| lanes().max_by(busy))?, lanes().min_by(busy)?);
         let by = self.lanes[from].busy - self.lanes[to].busy;

@@ -15,7 +15,7 @@ const LEAST_RPS: f64 = 0.1;
 pub(super) struct Reading {
     /// Busy time of the event loop, updated at the end of a turn.
     pub(super) busy: Duration,
-    /// CPU time of the slow lane, without the time that the event loop waited.
+    /// CPU time of the slow lane, excluding the time for which the event loop waited.
     pub(super) slow: Duration,
     /// Counts the starts and ends of waits, so the value is odd while the event loop is waiting.
     pub(super) waits: u64,

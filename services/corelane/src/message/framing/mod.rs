@@ -1,5 +1,5 @@
-//! Tracks message boundaries of an HTTP/1.1 connection in parallel to hyper, and rejects ambiguous
-//! input that hyper would accept.
+//! Tracks message boundaries of an HTTP/1.1 connection in parallel with hyper, and rejects
+//! ambiguous input that hyper would accept.
 //!
 //! hyper ignores Content-Length next to Transfer-Encoding, merges equal Content-Length fields,
 //! accepts a bare LF as line end, strips fragments from targets, and ignores whitespace after a
@@ -8,8 +8,8 @@
 //! hides these differences, so the tracker reads the bytes before hyper does. At the first
 //! ambiguous byte it ends hyper's input with bytes that hyper rejects.
 //!
-//! hyper gets one message at a time, and it gets each head only when the head is complete. Neither
-//! the response to a head nor its size limit therefore depends on how the bytes arrive.
+//! hyper gets one message at a time, and it gets each head only when the head is complete.
+//! Therefore, neither the response to a head nor its size limit depends on how the bytes arrive.
 //!
 //! Input that hyper itself rejects does not need to be detected: the connection then ends, and the
 //! tracker is [lost](State::Lost).
@@ -64,7 +64,7 @@ pub(crate) struct Framing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before a message, which empty lines may precede (RFC 9112 section 2.2).
+    /// Before a message, where empty lines are allowed (RFC 9112 section 2.2).
     Start,
     StartLf,
     RequestLine,
@@ -98,7 +98,7 @@ enum State {
     Trailer,
     TrailerLf,
     EndLf,
-    /// Tracking has stopped: hyper rejects the input, or it was cut.
+    /// Tracking has stopped: hyper rejects the input, or the input was cut.
     Lost,
 }
 
@@ -129,8 +129,8 @@ impl Framing {
         }
     }
 
-    /// Tracks arrived bytes up to the end of the current message. Returns the number of tracked
-    /// bytes.
+    /// Tracks bytes that have arrived, up to the end of the current message. Returns the number of
+    /// tracked bytes.
     pub(crate) fn follow(&mut self, chunk: &[u8]) -> Result<usize, InputEnd> {
         let mut at = 0;
         while at < chunk.len() && (at == 0 || !self.is_between()) {

@@ -1,4 +1,4 @@
-//! Tests the tracker alone, and in parallel to hyper.
+//! Tests the tracker alone, and in parallel with hyper.
 
 use std::cell::RefCell;
 use std::convert::Infallible;

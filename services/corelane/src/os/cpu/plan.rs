@@ -76,7 +76,7 @@ fn share(lanes: usize, cpus: usize) -> String {
 
 /// The reason why the CPUs may not be exclusive, or `None` if all evidence shows that they are.
 ///
-/// A container cannot see for certain which CPUs the kubelet's static CPU manager assigned to it.
+/// A container cannot know for certain which CPUs the kubelet's static CPU manager assigned to it.
 /// The evidence is a cpuset smaller than the machine, no quota below it (none at all since
 /// Kubernetes 1.33), and a request for exactly its CPUs. Containers in the shared pool also have a
 /// cpuset, but their requests add up to less than the pool, which always contains CPUs reserved for
@@ -108,7 +108,7 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
         Some(weight) if !weight.is_default() => {
             Some(format!("the cgroup's {weight} does not match a request of {n} CPUs"))
         }
-        // An operator who sets as many lanes as there are CPUs knows the CPUs.
+        // An operator who sets as many lanes as there are CPUs is assumed to know the CPUs.
         _ if lanes != Lanes::Auto => None,
         _ => Some("nothing shows that this process has its CPUs to itself, not even an explicit number of lanes".into()),
     }
@@ -245,8 +245,8 @@ mod tests {
         use Pin::Auto;
         let pod = || on("3,7", "0-7").cpuset("3,7");
         check([
-            // The static CPU manager sets no quota since Kubernetes 1.33. Earlier versions set a
-            // quota equal to the CPUs.
+            // As of Kubernetes 1.33, the static CPU manager does not set a quota. Earlier versions
+            // set a quota equal to the CPUs.
             (pod().shares(2048), AUTO, Auto, "3 7", None),
             (pod().shares(2048).quota(2.0), AUTO, Auto, "3 7", None),
             (pod().shares(2048), n(2), Auto, "3 7", None),

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::cgroup::{self, Location, Membership, Mount, Weight};
 
-/// The only input of [`plan`](super::plan::plan), so that tests can use tables.
+/// The only input to [`plan`](super::plan::plan), so that tests can use tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuView {
     /// This thread's affinity in ascending order, which the kernel limits to the cpuset.

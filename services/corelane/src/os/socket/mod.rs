@@ -134,7 +134,7 @@ impl Socket {
         }
     }
 
-    /// Whether other lanes may borrow the socket now, or `None` if they never may.
+    /// Whether other lanes may borrow the socket now, or `None` if they can never borrow it.
     pub(crate) fn is_released(&self) -> Option<bool> {
         match self {
             Socket::Shared(shared) => Some(!shared.is_in_use()),

@@ -153,7 +153,7 @@ impl Connection {
         &self.lane
     }
 
-    /// Records bytes that belong to a head or to a protocol not known yet.
+    /// Records bytes that belong to a head, or to a protocol that is not known yet.
     pub(crate) fn received(&self) {
         if self.is_silent() || self.is_in_body() {
             self.enter(Reading::Head);

@@ -195,8 +195,8 @@ impl Connection {
         self.observe_write(self.unwritten.take());
     }
 
-    /// Whether an HTTP/1.1 request is waiting for its service rather than for its client. Meanwhile
-    /// hyper does not read, so it cannot notice that the client disconnects.
+    /// Whether an HTTP/1.1 request is waiting for its service rather than for its client.
+    /// Meanwhile, hyper does not read, so it cannot notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
         self.in_flight() > 0
             && !self.is_multiplexed()

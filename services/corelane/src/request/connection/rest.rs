@@ -153,7 +153,7 @@ impl Connection {
         parks
     }
 
-    /// Whether the connection has waited for its client for longer than `after`, so that it may
+    /// Whether the connection has waited for its client for longer than `after` and may therefore
     /// park.
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.reading.get(), Reading::Idle | Reading::Head);

@@ -58,18 +58,18 @@ pub(super) enum ClientSide {
     SaidLast,
     /// The client closed its sending side. At first, a full close looks the same.
     Ended,
-    /// The connection failed while a request waited, usually by a reset.
+    /// The connection failed while a request was waiting, usually because of a reset.
     Gone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
     Idle,
-    /// hyper has a request, perhaps with its response, but has written no bytes yet.
+    /// hyper has a request, perhaps with its response, but has not written any bytes yet.
     Asked,
     Reply,
-    /// The waiting bytes belong to no request: they are hyper's response to a head that it rejects.
-    /// The two are indistinguishable while bytes of another response are waiting.
+    /// The waiting bytes do not belong to a request: they are hyper's response to a head that it
+    /// rejects. The two are indistinguishable while bytes of another response are waiting.
     Unasked,
     /// The client is abandoned for this reason. Closing the socket discards the data in it.
     Reset(Cut),

@@ -1,8 +1,8 @@
 //! Counters and limits for response bytes that are waiting for clients.
 //!
 //! A response's memory is counted from the time the service hands it over until the socket or the
-//! client's window accepts it. Above the limit of an HTTP/2 connection, its response bodies are not
-//! polled. Above the process limit, new requests are shed.
+//! client's window accepts it. If an HTTP/2 connection exceeds its limit, its response bodies are
+//! not polled. Above the process limit, new requests are shed.
 
 mod sending;
 

@@ -59,8 +59,8 @@ impl Sending {
         })
     }
 
-    /// Whether the service may produce more, given that `length` more bytes are announced. A part
-    /// that the service has begun already uses memory, so the service may finish that part.
+    /// Whether the service may produce more, given that `length` more bytes have been announced. A
+    /// part that the service has begun already uses memory, so the service may finish that part.
     pub(crate) fn poll_room(&self, length: Option<u64>, cx: &Context<'_>) -> Poll<()> {
         if self.making.get().is_some() {
             return Poll::Ready(());
