@@ -86,7 +86,7 @@ def verdicts(record: Record) -> Iterator[str]:
         first, level, behind = (found.count(one) for one in (ranking.FIRST, LEVEL, BEHIND))
         yield (
             f"{kind}: across {len(found)} rows, Corelane wins {first}, ties {level} and loses {behind} "
-            "against the best other server."
+            "against the best competitor."
         )
     hello: Labels = {"server": CORELANE, "part": parts.HELLO, "loop": "closed"}
     if ratios := CLOSED[1].values(record, hello):
@@ -155,10 +155,10 @@ def _places(page: Page, record: Record) -> None:
     page.table(
         "",
         list(found),
-        ("best other server", lambda name: found[name][1].best),
-        ("best other server's figure", lambda name: value(name, found[name][1].best)),
+        ("best competitor", lambda name: found[name][1].best),
+        ("best competitor's figure", lambda name: value(name, found[name][1].best)),
         ("Corelane", lambda name: value(name, CORELANE)),
-        ("× best other server", lambda name: cell(found[name][1].ratios, 2)),
+        ("× best competitor", lambda name: cell(found[name][1].ratios, 2)),
         ("rank", lambda name: f"{found[name][1].number} of {found[name][1].of}"),
         ("", lambda name: found[name][1].standing),
     )

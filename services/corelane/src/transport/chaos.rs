@@ -23,6 +23,7 @@ pub struct Chaos {
     pub broken: Option<Rule>,
 }
 
+/// Rules for a connection that leaves its lane, which a test may break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The connection has served a request since it arrived.
