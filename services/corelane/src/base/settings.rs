@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) const PARK_AFTER: Duration = Duration::from_secs(5);
 
 /// Minimum of [`Builder::park_after`](crate::Builder::park_after). With a shorter time, the sweep
-/// would park connections in use.
+/// would park connections that are in use.
 pub(crate) const LEAST_PARK_AFTER: Duration = Duration::from_millis(100);
 
 /// Implements an enum's text forms: `WORDS`, `Display`, and `FromStr`, whose error lists every
@@ -56,7 +56,7 @@ pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`, to which most proxies append.
+    /// `X-Forwarded-For`, which most proxies append to.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
@@ -136,10 +136,10 @@ pub struct Limits {
     /// Maximum number of header fields in a request. Requests with more fields get `431`. Over
     /// HTTP/2, the pieces of a cookie count as one field. Default: 100. Range: 1 to 1,000.
     pub headers: usize,
-    /// Maximum bytes of a request header, from the request line to the empty line. Longer headers
-    /// get `431`. Default: 32 KiB. Range: 8 KiB (the minimum of hyper's read buffer) to 1 MiB.
-    /// HTTP/2 adds 32 bytes per field (RFC 9113 section 6.5.2), and a much longer header closes the
-    /// connection.
+    /// Maximum bytes of a request header, from the request line to the empty line. Requests with a
+    /// longer header get `431`. Default: 32 KiB. Range: 8 KiB (the minimum of hyper's read buffer)
+    /// to 1 MiB. HTTP/2 adds 32 bytes per field (RFC 9113 section 6.5.2), and a much longer header
+    /// closes the connection.
     pub header_bytes: usize,
     /// Maximum bytes of the target's path and query. Longer targets get `414`, unless the entire
     /// header is too large ([`Limits::header_bytes`]). Default: 8 KiB. Range: 1 B to 64 KiB. RFC

@@ -189,7 +189,7 @@ impl Builder {
     /// event loop and its own instance of the service. Kinds of requests that would block their
     /// lane for a long time run on the slow lane, so that they do not delay other requests. The
     /// lane learns which kinds these are. `None` disables slow lanes. Default:
-    /// [`SlowLanes::default`]: slow lanes if lanes are pinned.
+    /// [`SlowLanes::default`], which creates slow lanes if lanes are pinned.
     ///
     /// Handlers behave the same on lanes and slow lanes. Upgrade requests stay on the lane.
     pub fn slow_lanes(mut self, slow_lanes: Option<SlowLanes>) -> Self {

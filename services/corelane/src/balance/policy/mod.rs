@@ -21,7 +21,7 @@ use crate::metrics::{Moved, PlanOutcome};
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
-/// A lane below this busy share cannot exceed [`BUSY`] soon.
+/// A lane below this busy share cannot exceed [`BUSY`] any time soon.
 const STIRRING: f64 = 0.4;
 
 const TICK_SHARE: f64 = 0.3;
