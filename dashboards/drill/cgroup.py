@@ -30,7 +30,7 @@ class Limited:
 
 class Memory(Limited):
     def limit(self, size: int) -> None:
-        """In bytes (kernel.org, memory and cgroup-v2)."""
+        """Sets the memory limit in bytes (kernel.org, memory and cgroup-v2)."""
         old = self.folder / "memory.limit_in_bytes"
         (old if old.exists() else self.folder / "memory.max").write_text(str(size))
 

@@ -172,7 +172,7 @@ def _map(node: yaml.MappingNode, comments: Comments, block: Schema, parts: dict)
 
 
 def _part(node: yaml.Node, comments: Comments) -> Schema:
-    """Returns the schema of those keys of another chart for which this chart sets its own defaults."""
+    """Returns the schema of another chart's keys for which this chart sets its own defaults."""
     if not isinstance(node, yaml.MappingNode):
         return {"type": "object"}
     required = []

@@ -89,7 +89,7 @@ def _existing(path: Path) -> Path:
 
 
 def require_free(settings: Settings) -> None:
-    """Raises an error that names the user of the interface or of the network."""
+    """Raises an error that names what uses the interface or the network."""
     if _host_link() is not None and owner() is None:
         raise ToolError(
             f"an interface {HOST_LINK} exists that is not the cluster's: remove it "

@@ -226,7 +226,7 @@ ENVOY_TEMPLATE = Path(__file__).with_name("envoy.yaml")
 
 FIRST = "        - endpoint:\n"
 LAST = "$REPLICA_ADMIN_PORT}\n"
-"""Start of a replica's first log line, and end of its last one."""
+"""Start of a replica's first line in the configuration, and end of its last line."""
 
 READY = 'http_health_check: {path: "/readyz"}'
 

@@ -126,8 +126,8 @@ def _changed(running: Topology, run: Path) -> list[str]:
 
 
 def _own(plan: Topology, run: Path) -> dict[str, str]:
-    """A replica's variables in addition to the environment of `up`; the reference server gets flags
-    instead.
+    """A replica's variables in addition to the environment of `up`. The reference server takes
+    flags instead.
     """
     if plan.service == REFERENCE:
         return {}

@@ -23,8 +23,8 @@ Seen = dict[Path, tuple[int, int] | None]
 
 
 def watch(topology: Topology, built: Built, run: Path) -> int:
-    """Watches until SIGINT, SIGTERM or the end of the instance; signals wait for the end of a build
-    or rollout.
+    """Watches until SIGINT, SIGTERM or the end of the instance. A signal takes effect after the
+    current build or rollout.
     """
     ends: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -109,7 +109,7 @@ def python(*names: str) -> list[Path]:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """Loader and libraries of a program or library; none for other files."""
+    """Returns the loader and libraries of a program or library, or none for other files."""
     with program.open("rb") as file:
         if file.read(4) != b"\x7fELF":
             return []

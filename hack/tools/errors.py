@@ -1,4 +1,4 @@
-"""The error that users see, and the exit status of the commands of hack."""
+"""The error that users see, and the exit status of hack's commands."""
 
 import os
 import signal

@@ -111,7 +111,7 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas
     assert record["settings"]["runners"] == 2
-    # Server-side counts from the same Prometheus.
+    # The server-side counts come from the same Prometheus.
     assert record["server"]["requests_per_second"]
     of_run = f'testid="{record["settings"]["testid"]}"'
     pod = f"{platform_with_prometheus.name}-monitoring-prometheus-0"

@@ -146,7 +146,7 @@ def answers(url: str) -> bool:
 
 
 def only(replies: Path, text: str) -> bool:
-    """The last responses come only from new programs of all replicas."""
+    """Whether only new programs sent the last responses, which come from all replicas."""
     return set(replies.read_text().splitlines()[-20:]) == {text}
 
 

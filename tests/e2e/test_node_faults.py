@@ -51,7 +51,7 @@ class Site:
         self.spread()
 
     def spread(self) -> None:
-        """Spreads the pods of each app over both nodes; the gateway in use stays."""
+        """Spreads each app's pods across both nodes, but does not move the gateway in use."""
         self.gateways, self.replicas = self._spread("gateway"), self._spread("server")
 
     def _spread(self, app: str) -> dict[str, Pod]:

@@ -20,7 +20,7 @@ from support.http2 import Http2Client
 from support.raw import connect
 
 LONG = "--deadline=10m"
-"""Deadline of a drain that ends earlier, or is killed with its test."""
+"""Deadline of a drain that ends earlier or that the test kills."""
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Routes:
         kubeconfig = json.loads(self.slices.api.kubeconfig.read_text())
         server = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
         token = kubeconfig["users"][0]["user"]["token"]
-        # It creates its own certificate, on loopback.
+        # The API server creates its own certificate, and it is on loopback.
         context = ssl._create_unverified_context()
         client = http.client.HTTPSConnection(server.hostname, server.port, context=context)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MAP}, "data": data}

@@ -25,7 +25,7 @@ Start = Callable[..., Gateway]
 
 @pytest.fixture(scope="module")
 def services(starter: Callable[..., Server]) -> Iterator[dict[str, Server]]:
-    """Yields two services whose responses identify them, whatever the path."""
+    """Yields two services whose responses identify them on any path."""
     yield {name: starter("--lanes", "1", replica=name) for name in ("orders", "pages")}
 
 
@@ -298,7 +298,8 @@ def test_times_of_a_route_are_its_own(
 
 
 def test_retries_of_a_route_are_its_own(gateway: Start) -> None:
-    # Bound, so that no other process gets the ports, but not listening, so that they refuse connections.
+    # These sockets are bound, so that no other process gets their ports, but they do not listen and
+    # therefore refuse connections.
     with socket.socket() as traffic, socket.socket() as admin:
         for held in (traffic, admin):
             held.bind(("127.0.0.1", 0))

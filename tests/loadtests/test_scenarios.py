@@ -56,10 +56,10 @@ def faulty(
 
 @dataclass(frozen=True)
 class Runs:
-    """All runs at once, because they mostly wait."""
+    """All runs of this module, which are concurrent because they mostly wait."""
 
     sound: dict[str, Future[Ended]]
-    """Through a healthy gateway, known only by URL."""
+    """Runs through a healthy gateway, of which they only know the URL."""
     failing: dict[str, Future[Ended]]
     """Against a server that fails 40 % of requests."""
     long: Future[Ended]
@@ -245,7 +245,7 @@ CASES = dict(
 
 @pytest.fixture(scope="module")
 def climbs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """Results per case; k6 evaluates the rule."""
+    """Returns the results of each case, for which k6 evaluates the rule."""
     folder = tmp_path_factory.mktemp("knee")
     shutil.copytree(REPOSITORY / "loadtests/lib", folder / "lib")
     shutil.copy(DATA / "knee.js", folder)

@@ -326,7 +326,7 @@ def test_a_killed_agent_leaves_the_tuning_and_the_next_one_has_its_journal(
         noted = journal(machine)
         originals = {entry["name"]: entry["original"] for entry in noted["settings"]}
         assert originals[SETTING] == "1000\n"
-    # The request ends when its process exits; written settings stay.
+    # The latency request ends when its process exits, but written settings remain.
     assert latency(machine) == NONE
     assert machine.read(BACKLOG) == "5000\n"
     assert journal(machine) == noted

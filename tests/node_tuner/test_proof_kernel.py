@@ -20,7 +20,7 @@ CPUSET, CPU = Path("/sys/fs/cgroup/cpuset"), Path("/sys/fs/cgroup/cpu")
 
 PORTS = "net.ipv4.ip_local_port_range"
 
-# Differs from this machine's port range.
+# A port range that differs from this machine's.
 WANTED = "10357 54326"
 
 needs_v1 = pytest.mark.skipif(

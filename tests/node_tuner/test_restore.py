@@ -315,7 +315,7 @@ def strace() -> str:
 
 
 def changes(trace: str) -> list[tuple[str, int]]:
-    """Calls that change files, numbered per name."""
+    """Returns calls that change files, with a number for each call of the same name."""
     counts: Counter[str] = Counter()
     found = []
     for line in trace.splitlines():

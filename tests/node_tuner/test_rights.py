@@ -154,7 +154,7 @@ def test_the_uninstallation_may_do_what_it_does(api: Api, tmp_path: Path) -> Non
         (container,) = daemonset["spec"]["template"]["spec"]["containers"]
         variables = {each["name"]: each.get("value") for each in container["env"]}
         assert variables["NODE_TUNER_AGENT_MODE"] == "restore"
-        # Must follow the variable it refers to.
+        # A variable must follow the variable that it refers to.
         names = list(variables)
         assert names.index("HOST_IP") < names.index("NODE_TUNER_AGENT_LISTEN")
         assert container["securityContext"]["privileged"] is True

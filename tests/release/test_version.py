@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """All files that git tracks or would add."""
+    """A copy of all files that git tracks or would add."""
     listed = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,

@@ -109,7 +109,7 @@ def test_reads_need_none(guarded: Server) -> None:
 
 
 def test_the_body_of_who_may_not_write_is_not_asked_for(guarded: Server) -> None:
-    """Responds before the body and without `100 Continue`."""
+    """The server responds before the body arrives, and without `100 Continue`."""
     with connect(guarded.url) as peer:
         fields = "Content-Type: application/json\r\nContent-Length: 60000\r\n"
         peer.sendall(head("POST /projects", fields + "Expect: 100-continue\r\n"))

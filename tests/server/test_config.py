@@ -1,4 +1,4 @@
-"""One schema for file, environment and flags; errors exit with 64."""
+"""File, environment and flags share one schema, and errors exit with 64."""
 
 import json
 import os

@@ -152,7 +152,7 @@ def test_latency_holds_the_reply_and_not_the_lane(faulty: Server) -> None:
 
 
 def test_a_burn_holds_the_lane(faulty: Server) -> None:
-    """Looks like a blocking handler to the watchdog."""
+    """To the watchdog, a burn looks like a blocking handler."""
     put(faulty, fault(cpu={"burn": "300ms"}))
     stalls = 'corelane_stalls_total{lane="0",route="/hello"}'
     before = faulty.metrics().get(stalls, 0)

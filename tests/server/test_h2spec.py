@@ -42,7 +42,7 @@ the stream is closed without a reset and later frames are errors.
 """
 
 HELD = {"route": "/hello", "share": 1, "latency": {"fixed": "1m"}, "expires_in": "1h"}
-"""Delays the response for longer than a case."""
+"""A fault that delays the response for longer than a case takes."""
 
 
 GROUPS = {"Generic": "generic", "Hypertext": "http2", "HPACK": "hpack"}

@@ -262,7 +262,7 @@ def test_a_collector_that_has_no_time_is_asked_again_and_one_that_refuses_is_not
 
 @contextmanager
 def silent() -> Iterator[str]:
-    """Accepts connections but never responds."""
+    """Yields the URL of a server that accepts connections but never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 

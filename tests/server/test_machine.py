@@ -56,7 +56,7 @@ class Inside:
         lanes, metrics, tasks = text.split("---\n")
         shown = json.loads(lanes)["lanes"]
         assert all(lane["pinned"] == (lane["cpu"] is not None) for lane in shown)
-        # May be followed by an exemplar.
+        # A sample may be followed by an exemplar.
         lines = [line.partition(" # {")[0] for line in metrics.splitlines() if line[0] != "#"]
         pairs = (line.rsplit(" ", 1) for line in lines)
         threads = [line.split() for line in tasks.splitlines()]

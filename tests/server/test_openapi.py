@@ -26,7 +26,7 @@ EXAMPLES = 15
 def whole(
     starter: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """All features enabled, with brief `/work` requests."""
+    """A server with all features enabled, and with brief `/work` requests."""
     flags = Database(tmp_path_factory.mktemp("openapi")).flags()
     yield starter(*flags, *PATIENT, "--work.max-ops", "1000")
 

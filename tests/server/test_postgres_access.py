@@ -29,7 +29,7 @@ def database(own: Postgres) -> Database:
 def flags(
     database: Database, options: str, *, host: str = "", authority: Path | None = None
 ) -> list[object]:
-    """With these options in the URL."""
+    """Returns the server's flags, with these options in the database URL."""
     url = database.url.partition("?")[0].replace("127.0.0.1", host or "127.0.0.1") + options
     kind = ["--database.kind", "postgres", "--database.url", url]
     files = ["--database.password-file", database.password_file]

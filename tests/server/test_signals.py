@@ -12,7 +12,7 @@ from stack.replica import Server
 from support.raw import connect
 
 SETTLES = ("--drain.settle", "30m", "--drain.deadline", "1h")
-"""Settles until a second signal."""
+"""Flags that let a server settle until a second signal."""
 
 
 def held_request(server: Server) -> socket.socket:

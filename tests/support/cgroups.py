@@ -30,7 +30,7 @@ def base(controller: str) -> Path:
 
 
 class Cgroup:
-    """Must be empty before removal."""
+    """A cgroup, which must be empty before it is removed."""
 
     def __init__(self, controller: str) -> None:
         self.controller = controller

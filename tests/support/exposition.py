@@ -34,7 +34,7 @@ def families(text: str) -> dict[str, Family]:
             family = Family(name + ending.get(kind, ""), kind, helps.get(name, ""))
             found[family.name] = family
         elif not line.startswith("#"):
-            # May be followed by an exemplar.
+            # A sample may be followed by an exemplar.
             series = re.match(r"(\w+)(?:\{(.*)\})? \S+$", line.partition(" # {")[0])
             assert family and series and series[1].startswith(family.name), line
             family.samples.append(dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', series[2] or "")))

@@ -45,7 +45,7 @@ def starter(binary: Path) -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture(scope="module")
 def server(starter: Callable[..., Server]) -> Server:
-    """For tests that do not change the server."""
+    """A server for tests that do not change it."""
     return starter()
 
 

@@ -138,7 +138,7 @@ class Connection:
         return [x for x in self.frames if isinstance(x, kinds) and stream in (None, x.stream_id)]
 
     def outcome(self, stream: int = 1) -> int | str:
-        """Status, `reset`, or `ended` with the connection."""
+        """Returns the status, `reset`, or `ended` if the connection ended."""
 
         def over() -> bool:
             if self.of(RstStreamFrame, stream=stream):
@@ -156,7 +156,9 @@ class Connection:
 
 
 class Http2Client(Connection):
-    """One request at a time. Its responses have a single field: `connection: close` after a GOAWAY."""
+    """Sends one request at a time. Its responses have a single field: `connection: close` after a
+    GOAWAY.
+    """
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(url, tls=tls)

@@ -147,7 +147,7 @@ class Machine:
             raise AssertionError(f"{error}, running {script!r}; its console:\n{said}") from error
 
     def good(self, script: str, patience: float = ANSWER) -> str:
-        """Raises on failure; returns the output."""
+        """Runs a script and returns its output, or raises an error if the script fails."""
         result = self.run(f"set -e\n{script}", patience)
         assert result.status == 0, f"{script}: {result}"
         return result.output

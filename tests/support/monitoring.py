@@ -21,7 +21,7 @@ from support.tuning import NAMESPACE as NODES
 from support.tuning import Tuning, namespace_for_agents
 
 KNOBS = {"net.netfilter.nf_conntrack_tcp_timeout_time_wait": "30"}
-"""A per-node network setting, safe to change."""
+"""A per-node network setting that is safe to change."""
 
 PORTS = {"prometheus": 9090, "alertmanager": 9093}
 

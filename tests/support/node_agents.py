@@ -117,7 +117,7 @@ class Node:
 
     @property
     def taints(self) -> list[tuple[str, str, str]]:
-        """Without the API server's own taints for nodes without a kubelet."""
+        """Excludes the taint that the API server itself sets on nodes without a kubelet."""
         taints = self.get()["spec"].get("taints", [])
         found = [(each["key"], each.get("value", ""), each["effect"]) for each in taints]
         return [taint for taint in found if taint[0] != "node.kubernetes.io/not-ready"]

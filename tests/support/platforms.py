@@ -102,7 +102,7 @@ class Platform:
         )
 
     def up(self) -> None:
-        """Raises with the output of `up`."""
+        """Runs `up`, and raises an error with its output if it fails."""
         result = self.command("up")
         assert result.returncode == 0, result.stdout + result.stderr
 

@@ -55,7 +55,7 @@ class Database:
         return sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
 
     def rows(self) -> dict[str, dict]:
-        """All documents by id; checks integrity."""
+        """Returns all documents by ID, and checks the database's integrity."""
         connection = self.connect()
         try:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -109,7 +109,7 @@ def key(project: Mapping[str, object]) -> str:
 
 
 def whole(name: str = "whole") -> dict:
-    """All fields, about 5 kB."""
+    """A document of about 5 kB with all fields."""
     tasks = [{"title": f"task {n}", "done": n % 2 == 0, "notes": "n" * 150} for n in range(22)]
     return {
         "name": name,

@@ -15,7 +15,7 @@ FOR_ONE_CONNECTION = {b"connection", b"keep-alive", b"proxy-connection", b"upgra
 
 
 class Unclear(Exception):
-    """Not a sequence of well-formed requests."""
+    """The data are not a sequence of well-formed requests."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 
 Body = Generator[None, None, tuple[bytes, int]]
-"""Yields while incomplete; returns the body and its end."""
+"""Yields while the body is incomplete; returns the body and its end."""
 
 
 def _body(fields: tuple[tuple[bytes, bytes], ...], data: bytearray, start: int) -> Body:

@@ -30,7 +30,7 @@ AT_ONCE = ("service.rollout.maxUnavailable=2", "gateway.rollout.maxUnavailable=2
 
 @dataclass
 class Release:
-    """The umbrella chart by default."""
+    """A Helm release, by default of the umbrella chart."""
 
     cluster: Cluster
     name: str
@@ -85,7 +85,7 @@ class Release:
         for node in self.cluster.nodes():
             self.cluster.kubectl("uncordon", node)
         if self.served[:2] != (wanted, released):
-            # No traffic yet, so pods may stop at once.
+            # There is no traffic yet, so all pods may stop at the same time.
             self.upgrade(*settings, *AT_ONCE, strings=strings, wait=False)
             self.upgrade(*settings, strings=strings)
         self.cluster.wait_for_pods("server", 2)

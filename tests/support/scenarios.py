@@ -65,7 +65,7 @@ class Ended:
 
 
 class Container:
-    """The scripts, with only a run's variables as environment.
+    """Runs the scripts with no environment except a run's variables.
 
     Runs mostly wait, so several run concurrently.
     """
@@ -116,7 +116,7 @@ def failing_server(
 
 
 def bench(name: str, out: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The caller checks the result."""
+    """Runs a benchmark. The caller checks the result."""
     argv = [sys.executable, "loadtests/bench", name, "--out", out, *arguments]
     argv = [str(argument) for argument in argv]
     return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)

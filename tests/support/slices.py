@@ -69,7 +69,7 @@ class Slices:
         self._kubectl("delete", "endpointslice", name)
 
     def account(self) -> str:
-        """A service account without rights; returns its token."""
+        """Creates a service account without rights, and returns its token."""
         self._kubectl("create", "serviceaccount", ACCOUNT)
         return self._kubectl("create", "token", ACCOUNT)
 

@@ -35,7 +35,7 @@ MACHINE = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/sys/class/net/lo/queues",
 )
-"""Must not be changed by tests."""
+"""Files that tests must not change."""
 
 MOVING = ("nf_conntrack_count", "spurious", "effective_affinity", "effective_affinity_list")
 
@@ -173,7 +173,7 @@ def tuning(agents_namespace: Tuning) -> Iterator[Tuning]:
 
 @contextmanager
 def namespace_for_agents(cluster: Cluster, tag: str) -> Iterator[Tuning]:
-    """A privileged namespace, cleaned up at the end."""
+    """Yields a privileged namespace, which is cleaned up at the end."""
     own = Cluster(cluster.kubeconfig, NAMESPACE)
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
     namespace = {

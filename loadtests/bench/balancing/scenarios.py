@@ -25,10 +25,10 @@ WARM_UP = 1.0
 CLIMB = (50, 60, 70, 80, 90)
 
 LAG_MS = 5.0
-"""Maximum p99 lag of the generator in ms; above it, the machine counts as disturbed."""
+"""Maximum p99 lag of the generator in ms; above this lag, the machine is considered disturbed."""
 
 TRIES = 3
-"""Attempts at a step of a ladder until nothing disturbs it; the last one counts."""
+"""Maximum attempts at a ladder step while something disturbs it. The last attempt counts."""
 
 
 @dataclass(frozen=True)

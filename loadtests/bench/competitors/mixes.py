@@ -1,6 +1,6 @@
-"""Measures two kinds of requests on one CPU: the cost of long requests for short ones.
+"""Measures two kinds of requests on one CPU, and how much long requests delay short requests.
 
-Also measures how much CPU long requests get when short ones would take all of it.
+Also measures how much CPU long requests receive when short requests could use all of it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -48,7 +48,9 @@ class Part:
         """Prepares the state that all rounds share."""
 
     def measure(self, bed: ConnectionsBed, arms: Sequence[str], number: int) -> Iterator[Row]:
-        """Measures these arms in order; rows contain the `arm`, and a `line` if it has several."""
+        """Measures these arms in order. Rows contain the `arm`, and a `line` if the arm has several
+        lines.
+        """
         raise NotImplementedError
 
     def brief(self, row: Row) -> str:

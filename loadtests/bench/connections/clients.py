@@ -174,5 +174,5 @@ def live(
 
 
 def quantiles(times: Sequence[float]) -> dict[str, float]:
-    """Nearest rank of each percentile; empty without times."""
+    """Nearest rank of each percentile; empty if there are no times."""
     return {name: nearest(times, percent) for name, percent in PERCENTILES.items() if times}

@@ -74,7 +74,7 @@ class Page:
             self.table(head, there, *(_column(one, record, lines) for one in columns))
 
     def table(self, head: str, lines: Sequence[str], *columns: Column) -> None:
-        """Adds a table: a line for each name, with the cells that the columns return for it."""
+        """Adds a table with one line per name. The columns return the cells."""
         rows = [[name, *(cell(name) for _, cell in columns)] for name in lines]
         self.text(table([head, *(title for title, _ in columns)], rows))
 
@@ -134,7 +134,7 @@ def stem(record: Record) -> str:
 
 
 def cell(values: Sequence[float], digits: int, scale: float = 1.0) -> str:
-    """Median, minimum and maximum; a dash without measurements."""
+    """Median, minimum and maximum, or a dash if there are no measurements."""
     if len(values) < 2:
         return middle(values, digits, scale)
     scaled = [scale * value for value in values]

@@ -69,7 +69,9 @@ class Record:
         return sorted(found, key=lambda row: row["round"])
 
     def labels(self, name: str, **where: object) -> list[str]:
-        """Values of a label, in the order of the plan or of measurement."""
+        """A label's values, in the plan's order or, if it defines none, in the order of
+        measurement.
+        """
         found = dict.fromkeys(row[name] for row in self.select(**where) if name in row)
         return [known for known in self.facts.get("order", {}).get(name, found) if known in found]
 

@@ -141,7 +141,9 @@ def _spread(record: Record, name: str) -> float:
 
 
 def _over(record: Record, known: Budget) -> list[str]:
-    """Rows above their limit; empty for another compiler, because instruction counts differ."""
+    """Rows above their limit; empty if the compiler differs, because instruction counts then differ
+    too.
+    """
     if record.versions["rustc"] != known.toolchain["rustc"]:
         return []
     return [name for name, found in _counts(record).items() if not known.fits(name, found)]

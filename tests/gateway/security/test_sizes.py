@@ -95,7 +95,7 @@ def test_chunks_arrive_as_few_and_without_extensions(bench: Bench, chunks: bytes
     body = b"x" * chunks.count(b"\r\nx\r\n")
     # Skips the real server, which responds and closes the connection before it has read everything.
     record = bench.arrives(CHUNKED + chunks + b"0\r\n\r\n", b"POST /first HTTP/1.1 " + body)
-    # Only the body increases the data for the back end, by less than half of its size.
+    # The data for the back end grow only with the body, by less than half of its size.
     assert len(record.data) < 1.5 * len(body) + 2000
 
 

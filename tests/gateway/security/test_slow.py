@@ -244,7 +244,7 @@ def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_
         assert resets
         assert not load.failures
         assert peak(gateway) - before < MEBIBYTES * 1024
-        # New clients of both protocols are served, whatever the old clients still occupy.
+        # New clients of both protocols are served, no matter what old clients still occupy.
         with Connection(gateway.url) as connection:
             connection.send(request(1, get(b"/hello")))
             assert connection.outcome() == 200

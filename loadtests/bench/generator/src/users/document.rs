@@ -43,8 +43,8 @@ struct Task {
     notes: String,
 }
 
-/// A project's text. Its revision appears near the start and near the end, which reveals a mixture
-/// of two versions.
+/// A project's text. The revision appears near the start and near the end, so that a mixture of two
+/// versions is noticed.
 #[derive(Debug)]
 pub(crate) struct Document {
     text: Vec<u8>,
