@@ -15,7 +15,7 @@ use tonic_prost::ProstCodec;
 
 const GRPC: [&str; 3] = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--drain.settle=0s"];
 
-/// A running example; it is killed when dropped.
+/// A running example, which is killed when dropped.
 struct Example {
     process: Child,
     output: BufReader<ChildStdout>,

@@ -116,7 +116,7 @@ impl<C: Keys> App<C> {
     pub fn preset(mut self, key: &'static str, value: impl Into<String>) -> Self {
         let known = Config::<C>::keys().iter().any(|known| known.name == key);
         assert!(known, "there is no key {key}");
-        // Lives as long as the other defaults.
+        // The value lives as long as the other defaults.
         self.presets.push((key, Box::leak(value.into().into_boxed_str())));
         self
     }
@@ -131,7 +131,7 @@ impl<C: Keys> App<C> {
 
     /// Checks the service's own settings beyond what their parsers check, for example two settings
     /// that contradict each other. The second argument is the replica's name. `--check` also runs
-    /// it.
+    /// this check.
     pub fn check(mut self, check: fn(&C, &str) -> Result<(), ConfigErrors>) -> Self {
         self.check = check;
         self
@@ -154,7 +154,7 @@ impl<C: Keys> App<C> {
     /// | 1 | the drain cut a request, or something failed |
     /// | 64 | the command line or a setting is wrong |
     ///
-    /// The `CORELANE_PRINT_SCHEMA` variable has the effect of `--schema`. Set by `corelane up` to
+    /// The `CORELANE_PRINT_SCHEMA` variable has the effect of `--schema`. `corelane up` sets it to
     /// detect such services and read their settings.
     ///
     /// `serve` receives the service's own settings and a [`Start`] with open sockets. It calls

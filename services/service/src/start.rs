@@ -215,8 +215,8 @@ impl Start {
         self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(future));
     }
 
-    /// Serves until the drain is complete; SIGTERM and SIGINT start it. `factory` creates each
-    /// lane's service on the lane's thread. See [`Server::serve`].
+    /// Serves until the drain is complete. SIGTERM and SIGINT start the drain. `factory` creates
+    /// each lane's service on the lane's thread. See [`Server::serve`].
     ///
     /// # Errors
     ///
@@ -260,8 +260,8 @@ impl Start {
         &self.replica
     }
 
-    /// The service's own metrics. `/metrics` shows them after the platform's, whose names start
-    /// with `corelane_`.
+    /// The service's own metrics. `/metrics` shows them after the platform's metrics, whose names
+    /// start with `corelane_`.
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }

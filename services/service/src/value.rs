@@ -21,7 +21,7 @@
 //! }
 //! ```
 //!
-//! [`flags::allowed`](crate::flags::allowed) turns them into clap parsers.
+//! [`flags::allowed`](crate::flags::allowed) turns such parsers into clap parsers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -138,7 +138,8 @@ fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
     json!({ "enum": values })
 }
 
-/// One of several words, in any case, and its value. `true` means `on`, and `false` means `off`.
+/// Parses one of several words, in any case, into its value. `true` means `on`, and `false` means
+/// `off`.
 ///
 /// ```
 /// use corelane_service::value::choice;

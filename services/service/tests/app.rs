@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Maximum wait for anything; only a defect makes a test wait this long.
+/// Maximum wait. A test waits this long only if there is a defect.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Path of an example, which cargo builds before the tests.
@@ -30,7 +30,7 @@ fn place(line: &str, field: &str) -> Option<SocketAddr> {
     rest.split(['"', ' ', ',']).next()?.parse().ok()
 }
 
-/// A running example; it is killed when dropped.
+/// A running example, which is killed when dropped.
 struct Running {
     process: Child,
     log: BufReader<ChildStderr>,

@@ -94,7 +94,7 @@ impl HttpSettings {
         }
     }
 
-    /// Serves an HTTP/1.1 connection until it ends. `prefix` was already read from it.
+    /// Serves an HTTP/1.1 connection until it ends. `prefix` was already read from the connection.
     pub(crate) fn serve_http1<S: HttpService>(
         &self,
         dispatch: Dispatch<S>,
@@ -110,7 +110,7 @@ impl HttpSettings {
         spawn_local(run_http1(http, connection));
     }
 
-    /// Serves an HTTP/2 connection. `prefix` was already read from it.
+    /// Serves an HTTP/2 connection. `prefix` was already read from the connection.
     #[cfg(feature = "http2")]
     pub(crate) fn serve_http2<S: HttpService>(
         &self,
@@ -189,7 +189,7 @@ type Http2<S> = http2::Connection<TokioIo<Stream>, Dispatch<S>, StreamExecutor>;
 
 enum End {
     Done(hyper::Result<()>),
-    /// Drop the connection, after sending a 408 if a header has started.
+    /// Drop the connection, after a 408 response if part of a header has arrived.
     Drop,
     /// Send a 101 and hand over the stream.
     Upgrade,

@@ -36,13 +36,14 @@ impl<S: HttpService> LaneService<S> {
         }
     }
 
-    /// Hands an HTTP/1.1 connection to hyper permanently. `prefix` was already read from it.
+    /// Hands an HTTP/1.1 connection to hyper permanently. `prefix` was already read from the
+    /// connection.
     pub(crate) fn fall_back(&self, registration: Registration, socket: Socket, prefix: Bytes) {
         let dispatch = self.dispatch(&registration.connection);
         self.settings.serve_http1(dispatch, registration, socket, prefix);
     }
 
-    /// Hands an HTTP/2 connection to hyper. `prefix` was already read from it.
+    /// Hands an HTTP/2 connection to hyper. `prefix` was already read from the connection.
     #[cfg(feature = "http2")]
     pub(crate) fn serve_http2(&self, registration: Registration, socket: Socket, prefix: Bytes) {
         let dispatch = self.dispatch(&registration.connection);

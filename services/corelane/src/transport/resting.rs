@@ -82,7 +82,7 @@ pub(crate) struct ConnectionGuard {
     lanes: Arc<LaneGroup>,
     /// The lane on which the connection is open, or `None` while it is in transit.
     lane: Option<u32>,
-    /// Its assignment to the lane, if there is an acceptor.
+    /// The connection's assignment to the lane, if there is an acceptor.
     assignment: Option<Assignment>,
     place: PeerPlace,
 }

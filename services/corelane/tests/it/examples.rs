@@ -59,7 +59,7 @@ impl Example {
         self.end();
     }
 
-    /// Two signals: the second aborts the drain.
+    /// Sends two signals, the second of which aborts the drain.
     fn stop(self) {
         self.ask_to_end();
         self.signal(Signal::INT);

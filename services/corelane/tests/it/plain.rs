@@ -250,7 +250,7 @@ fn chunked(builder: Builder) -> Running {
 
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Only the plain path parks connections, so it served these.
+/// Only the plain path parks connections, so it served these requests.
 #[test]
 fn a_body_in_pieces_and_a_reply_in_chunks_stay_on_the_plain_path() {
     let server = chunked(builder().park_after(Some(SOON)));
@@ -289,8 +289,8 @@ fn a_connection_that_hyper_serves_is_not_parked() {
     server.wait_for_connections(1);
 }
 
-/// The rest of a body is discarded if short, otherwise the connection closes (RFC 9112 section
-/// 9.3).
+/// The rest of a body is discarded if it is short. Otherwise, the connection closes (RFC 9112
+/// section 9.3).
 #[test]
 fn a_body_that_its_handler_ignores_ends_the_connection_only_if_it_is_large() {
     let server = chunked(builder().park_after(Some(SOON)));

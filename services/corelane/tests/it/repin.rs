@@ -128,7 +128,8 @@ fn own_cgroup(controller: &str) -> Result<(PathBuf, PathBuf), String> {
     let path = path(&str::is_empty).ok_or("this process is in no cgroup")?;
     let root = Path::new("/sys/fs/cgroup");
     let own = root.join(path);
-    // A sibling: v2 cgroups that contain processes do not delegate controllers, except the root.
+    // Uses a sibling, because v2 cgroups other than the root do not delegate controllers if they
+    // contain processes.
     let base = own.parent().filter(|_| own != root).unwrap_or(root).to_owned();
     let given = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap_or_default();
     if !given.split_ascii_whitespace().any(|it| it == controller) {

@@ -232,7 +232,7 @@ fn a_head_may_end_anywhere_before_it_is_refused(#[values(Plain, Hyper)] way: Way
             client
         })
         .collect();
-    // Accepted, so its next bytes are read separately.
+    // The connection has been accepted, so its next bytes are read separately.
     let open = "corelane_connections{lane=\"0\"}";
     server.wait_until("all open", || server.metric(open) >= clients.len() as f64);
     for (at, mut client) in (1..).zip(clients) {

@@ -218,7 +218,7 @@ struct Waiting {
     most: AtomicUsize,
 }
 
-/// `/gate` waits for a permit; responses contain the lane index.
+/// `/gate` waits for a permit. Responses contain the lane index.
 fn gated(
     gate: Arc<Semaphore>,
     waiting: Arc<[Waiting]>,

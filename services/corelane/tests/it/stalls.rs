@@ -144,7 +144,7 @@ fn a_handler_that_waits_does_not_stall_its_lane() {
     let mut waiting = server.connect();
     waiting.send_get("/waits");
     server.wait_for_in_flight(1);
-    // The watchdog reports this stall later than it would have reported the other.
+    // The watchdog reports this stall later than it would have reported the other stall.
     let mut holding = server.connect();
     holding.send_get("/held-beside/1");
     let stalls = |route| format!("corelane_stalls_total{{lane=\"0\",route=\"{route}\"}}");

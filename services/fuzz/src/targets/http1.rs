@@ -58,8 +58,8 @@ fn framing(input: &[u8]) {
     assert_eq!(follow(pieces(bytes, 64, u64::from_le_bytes(*seed))), whole, "in pieces");
 }
 
-/// The plain path: a server with it and one without it send the same responses, whatever bytes
-/// arrive in whatever pieces, except for named differences ([`pair::Known`]).
+/// The plain path. For any bytes in any pieces, a server with the plain path and a server without
+/// it send the same responses, except for named differences ([`pair::Known`]).
 ///
 /// The first 8 bytes of the input choose where the rest is cut. Each server reads every piece
 /// separately, so an input has only one result.

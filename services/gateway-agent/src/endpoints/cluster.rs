@@ -135,7 +135,7 @@ impl Cluster {
         }
     }
 
-    /// Rewrites the file after changes and coalesces simultaneous ones. Never returns.
+    /// Rewrites the file after changes and coalesces simultaneous changes. Never returns.
     pub(crate) async fn write(&self, mut file: File) {
         let mut earliest = Instant::now();
         loop {

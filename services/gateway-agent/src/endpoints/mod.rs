@@ -37,7 +37,7 @@ pub(crate) struct Fleet {
     client: Client,
     folder: PathBuf,
     limit: usize,
-    /// The gateways' Service; its file is always kept.
+    /// The gateways' Service, whose file is always kept.
     gateways: Option<Service>,
     pages: Arc<Semaphore>,
     members: BTreeMap<String, Member>,

@@ -30,7 +30,7 @@ impl Verdict {
     }
 }
 
-/// Adds times to all conditions; unchanged conditions keep theirs.
+/// Adds times to all conditions. Unchanged conditions keep their times.
 ///
 /// All pods of a gateway compute the same status, because it depends only on the objects. A pod
 /// writes only differences, and only if the object has not changed since it was read: the first pod

@@ -221,7 +221,7 @@ impl<'a> World<'a> {
         status(Of::Gateway, gateway, gateway.status.clone().unwrap_or_default(), wanted)
     }
 
-    /// Addresses of the Service's load balancer, otherwise its cluster address.
+    /// Addresses of the Service's load balancer, or the cluster address if there are none.
     fn addresses(&self) -> Vec<Value> {
         let named = |it: &&&Service| {
             let metadata = &it.metadata;

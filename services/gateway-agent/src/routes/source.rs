@@ -38,7 +38,7 @@ impl Source {
     /// Sends each readable state. Never returns: failures are retried, and the last state stays
     /// even if the ConfigMap is deleted.
     pub(crate) async fn run(self, newest: Sender<Option<Arc<Desired>>>) {
-        // Watched by name only, so that a Role can name it.
+        // Watches the ConfigMap only by name, so that a Role can name it.
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let config = config.timeout(WATCH_SECONDS);
         let mut events = pin!(watch_of(self.api.clone(), config).backoff(Pauses::default()));

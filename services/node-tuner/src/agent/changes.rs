@@ -13,7 +13,7 @@ const NAMED: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     desired: BTreeSet<Setting>,
-    /// Settings that have drifted and do not match the profile again yet.
+    /// Settings that have drifted and do not match the profile yet.
     drifted: BTreeSet<Setting>,
     /// Settings that could not be written, with the reason.
     failed: BTreeMap<Setting, String>,

@@ -43,7 +43,7 @@ pub(crate) enum Rule {
     /// The word in brackets of `always [madvise] never`, or the only word.
     Choice,
     Mask,
-    /// A CPU list whose CPUs must all be wanted CPUs.
+    /// A CPU list that must contain only wanted CPUs.
     Within,
     /// One line of a file, whose other lines are kept.
     Line,

@@ -41,7 +41,7 @@ fn enter(namespace: &Path, kind: LinkNameSpaceType) -> Result<(), String> {
 }
 
 /// Whichever of `.` and `/` comes first is the separator. The other character is part of a name,
-/// for example of a VLAN device (sysctl(8)).
+/// such as the name of a VLAN device (sysctl(8)).
 fn path(name: &str) -> PathBuf {
     let below: String = match name.find(['.', '/']).map(|at| name.as_bytes()[at]) {
         Some(b'.') => name

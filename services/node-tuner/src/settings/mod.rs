@@ -118,7 +118,7 @@ pub(crate) enum Command {
     Knobs,
 }
 
-/// Format of the output.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,

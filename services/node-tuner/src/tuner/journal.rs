@@ -145,7 +145,7 @@ impl Store {
         let new: Vec<&Path> = self.folder.ancestors().take_while(is_new).collect();
         fs::create_dir_all(&self.folder)?;
         for folder in new {
-            // Readable for an audit without privileges, whatever the umask.
+            // Makes the folder readable for an unprivileged audit, regardless of the umask.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
             let above = folder.parent().filter(|it| !it.as_os_str().is_empty());
             sync(above.unwrap_or(Path::new(".")))?;

@@ -336,9 +336,9 @@ impl Tuner {
         Ok(true)
     }
 
-    /// The kernel shows all words but accepts one. Old kernels compare only the prefix and would
-    /// read `always [madvise] never` as `always`, so all words are written only to files that do
-    /// not belong to the kernel.
+    /// The kernel shows all words but accepts only one. Old kernels compare only the prefix and
+    /// would read `always [madvise] never` as `always`, so all words are written only to files that
+    /// do not belong to the kernel.
     fn write_choice(&self, path: &str, original: &[u8]) -> io::Result<()> {
         let word = rule::shown(Rule::Choice, original);
         self.tree.write(path, word.as_bytes())?;

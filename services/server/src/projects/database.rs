@@ -41,7 +41,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// The database must not be used; the message is for the operator. A temporarily unavailable
+    /// The database must not be used. The message is for the operator. A temporarily unavailable
     /// database is not an error.
     pub(crate) fn open(
         config: &Config,
@@ -93,7 +93,7 @@ impl Database {
     }
 }
 
-/// A lane's access to the database. A change is durable when its future is ready; if the future is
+/// A lane's access to the database. A change is durable when its future is ready. If the future is
 /// dropped earlier, the change may or may not happen.
 #[derive(Debug)]
 pub(crate) struct Store {

@@ -38,9 +38,9 @@ pub(super) fn has_length(text: &str, allowed: &RangeInclusive<usize>) -> bool {
 }
 
 impl Shape {
-    /// Length of a text that is one JSON value of this shape, otherwise `None`. Whitespace between
-    /// tokens does not count, and an escaped character counts as one. Builds no tree and does not
-    /// allocate.
+    /// Length of a text that is one JSON value of this shape, or `None` for any other text.
+    /// Whitespace between tokens does not count, and an escaped character counts as one. Builds no
+    /// tree and does not allocate.
     pub(super) fn measure(&self, text: &[u8]) -> Option<usize> {
         // Validating all of the text at once takes half as long as validating each string.
         let mut json = serde_json::Deserializer::from_str(str::from_utf8(text).ok()?);

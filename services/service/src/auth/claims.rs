@@ -24,8 +24,8 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// Returns a response with status 403 if the request has no verified claims, or not those of
-    /// `T`.
+    /// Returns a response with status 403 if the request has no verified claims, or if the claims
+    /// do not match `T`.
     ///
     /// ```
     /// use corelane::Problem;

@@ -15,7 +15,7 @@ pub(super) struct Variables {
 
 impl Program {
     /// Sorts the environment. Empty variables count as unset, as in other programs, because
-    /// manifests and Compose files cannot omit one.
+    /// manifests and Compose files cannot omit a variable.
     pub(super) fn variables(
         &self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,

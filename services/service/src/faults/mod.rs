@@ -1,7 +1,7 @@
 //! Faults for drills: latency, errors and blocked lanes, for a share of a route's requests. Cargo
 //! feature `faults`.
 //!
-//! Faults require `faults = on`; `/faults` on the admin port sets them.
+//! Faults require `faults = on` and are set through `/faults` on the admin port.
 //! [`Start::faults`](crate::Start::faults) returns the process's faults, and [`Faults::lane`]
 //! returns a lane's [`Injector`], which is a `tower::Layer` for the entire service.
 
@@ -44,7 +44,7 @@ settings! {
 /// use axum::routing::get;
 /// use corelane_service::App;
 ///
-/// // The templates of routes are those that faults name.
+/// // Faults name these route templates.
 /// let app = App::<()>::new("shop", "1.0.0", "Sells things").routes(["/"]);
 /// app.run(|(), start| {
 ///     let faults = start.faults();

@@ -1,6 +1,6 @@
 //! Log lines on standard error, as text or JSON.
 //!
-//! A separate thread writes them, so that a blocked log does not stop the program.
+//! A separate thread writes the lines, so that a blocked log does not stop the program.
 
 #[cfg(feature = "server")]
 mod control;

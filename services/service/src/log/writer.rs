@@ -21,8 +21,8 @@ enum Message {
     Line(Vec<u8>),
     /// A marker. The sender is dropped once everything before the marker has been written.
     Reached(Sender<()>),
-    /// The last message. Its sender is dropped when everything before it is written, which ends the
-    /// wait.
+    /// The last message. The sender is dropped once everything before the message has been written,
+    /// which ends the wait.
     End(Sender<()>),
 }
 

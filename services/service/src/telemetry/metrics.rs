@@ -208,7 +208,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     (name != "#").then_some(Sample { name, labels, value })
 }
 
-/// Labels by name, and the text that follows their brace.
+/// Returns the labels by name, and the text that follows the closing brace.
 fn labels(mut text: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut found = Vec::new();
     loop {

@@ -124,7 +124,7 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
 ) {
     let limits = Limits { unsent_bytes: 1 << 20, ..Limits::default() };
     let (server, made) = parts(way, limits);
-    // Keeps making progress while the other responses stall.
+    // This response keeps making progress while the other responses stall.
     let mut steady = without_room(&server, 1);
     server.wait_for_metric(UNSENT, PART as f64);
     // Only their last parts exceed the limit, so no request is shed.
@@ -348,7 +348,7 @@ fn a_client_that_talks_with_a_service_may_be_slow(#[values(Plain, Hyper)] way: W
     assert!(cuts.lock().expect("no panic").is_empty());
 }
 
-/// The response when a body stalls before the response begins: `timeouts.body` has passed.
+/// Waits for the 408 response to another body, which stalls until `timeouts.body` has passed.
 fn wait_for_a_body_timeout(server: &Running) {
     let mut other = server.connect();
     other.send("POST /waits HTTP/1.1\r\nHost: t\r\nContent-Length: 12\r\n\r\n");

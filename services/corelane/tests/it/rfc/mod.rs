@@ -1,7 +1,7 @@
 //! RFC 9110 and RFC 9112 as tables of request bytes and expected responses.
 //!
-//! Every case has a section and a level; `docs/conformance.md` must match. rustfmt skips the
-//! tables, which use one or two rows per case.
+//! Every case has a section and a level, and `docs/conformance.md` must match the cases. rustfmt
+//! skips the tables, which use one or two rows per case.
 
 mod bodies;
 mod case;

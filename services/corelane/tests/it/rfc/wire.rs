@@ -41,7 +41,8 @@ impl Wire {
         Wire { socket, buffer: Vec::new(), ended: false }
     }
 
-    /// Sends Latin-1. Errors are ignored: the response shows whether the server closed.
+    /// Sends Latin-1. Errors are ignored, because the response shows whether the server closed the
+    /// connection.
     pub(crate) fn send(&mut self, text: &str) {
         let bytes: Vec<u8> =
             text.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin-1")).collect();

@@ -346,7 +346,7 @@ fn a_drain_waits_for_requests_on_slow_lanes_of_other_lanes() {
     server.wait_until("stolen", || holding.held().contains(&format!("slow-{}", 1 - own)));
     server.handle.drain();
     server.wait_for_phase(Phase::Closing);
-    // Time for the other, empty lane to exit.
+    // Gives the other, empty lane time to exit.
     (0..50).for_each(|_| drop(server.admin_get("/metrics")));
     holding.let_go();
     for client in &mut clients {

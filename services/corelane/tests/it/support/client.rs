@@ -148,7 +148,7 @@ impl<S: Read + Write> Client<S> {
         (total, tail)
     }
 
-    /// Reads until the server closes.
+    /// Reads until the server closes the connection.
     pub(crate) fn read_to_close(&mut self) -> Vec<u8> {
         while self.fill().is_some() {}
         std::mem::take(&mut self.buffer)

@@ -10,7 +10,7 @@ use crate::projects::store::StoreError;
 pub(super) enum Fate {
     Keep,
     Discard,
-    /// Close all connections, because they lead to a server that is no longer the right one.
+    /// Close all connections, because their server is no longer the right one.
     DiscardAll,
 }
 

@@ -73,7 +73,7 @@ impl Readers {
         match timeout(patience, read).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(corelane::BlockingError)) => Err(StoreError::Exhausted),
-            // The disk hangs. The thread continues, and keeps its connection until it returns.
+            // The disk hangs. The thread continues and keeps its connection until the call returns.
             Err(_) => Err(StoreError::TimedOut),
         }
     }

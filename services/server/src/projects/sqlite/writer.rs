@@ -25,8 +25,8 @@ const GROUP_BYTES: usize = 1 << 20;
 /// truncate a long log.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Minimum time between checks of a damaged file, also as a multiple of a check's duration. A check
-/// reads the entire file, and changes wait for it.
+/// Minimum time between checks of a damaged file, as a fixed time and as a multiple of a check's
+/// duration. A check reads the entire file, and changes wait for it.
 const CHECK: Duration = Duration::from_secs(10);
 const CHECK_SHARE: u32 = 10;
 
