@@ -1,4 +1,4 @@
-"""The commands that each run one scenario."""
+"""Commands, each of which runs one scenario."""
 
 import argparse
 from datetime import UTC, datetime

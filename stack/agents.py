@@ -19,7 +19,9 @@ class Agent(Process):
     def __init__(
         self, name: str, argv: Sequence[object], folder: Path, port: int, *, address: str = HOST
     ) -> None:
-        """The agent counts as started once it answers; `status` shows whether it reports ready."""
+        """The agent is considered started once it responds; `status` shows whether it reports that
+        it is ready.
+        """
         self.url = f"http://{address}:{port}"
         super().__init__(name, argv, folder, lambda: replies(self.url, "/healthz"))
 

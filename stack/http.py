@@ -65,7 +65,7 @@ class Client:
         # On an idle connection, only the end of the stream is readable.
         if socket is None:
             return False
-        # Not select(2), which supports no descriptor above 1023.
+        # Use poll, because select(2) supports no descriptor above 1023.
         looked = select.poll()
         looked.register(socket, select.POLLIN)
         if not looked.poll(0):

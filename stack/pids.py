@@ -103,7 +103,7 @@ def cpus(pid: int) -> str:
 
 
 def reap() -> None:
-    """Reaps exited children, because they would otherwise count as running."""
+    """Reaps exited children, because they would otherwise be considered running."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass

@@ -327,7 +327,7 @@ def _initialise(made: Postgres) -> None:
     options += ["--no-sync"]
     _run(made, ["initdb", "--pgdata", str(fresh), *options])
     password.unlink()
-    # Without a server: `postgres --single` reads one statement per line.
+    # No server is running yet: `postgres --single` reads one statement per line.
     statements = f"CREATE ROLE {ROLE} LOGIN PASSWORD '{made.password_file.read_text()}'\n"
     statements += f"CREATE DATABASE {ROLE} OWNER {ROLE}\n"
     _run(made, ["postgres", "--single", "-D", str(fresh), SUPERUSER], statements)

@@ -75,7 +75,7 @@ def make(home: Path, user: Account) -> None:
     try:
         home.mkdir(mode=0o700)
     except FileExistsError:
-        # In /var/tmp, another user may have created it.
+        # Another user may have created the folder in /var/tmp.
         if home.is_symlink() or home.lstat().st_uid not in (user.uid, os.geteuid()):
             raise ToolError(f"{home} belongs to another user: remove it") from None
     user.own(home)

@@ -4,7 +4,7 @@ import { replicas } from './settings.js';
 
 export const common = {
   // Without url, ip and error texts, the number of series depends only on the routes. Without
-  // group, the summary would list no checks.
+  // `group`, the summary would not list checks.
   systemTags: [
     'scenario', 'group', 'name', 'method', 'status', 'error_code', 'expected_response', 'check',
   ],

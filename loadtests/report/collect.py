@@ -18,7 +18,7 @@ BINS = 600
 LISTED = 20
 
 Series = defaultdict[int, array]
-"""Latencies of one route, by second of sending."""
+"""Latencies of one route, by the second in which requests were sent."""
 
 
 def percents(count: int) -> list[float]:
@@ -136,7 +136,7 @@ class _Part:
         part.over_time[name] = self._over_time(members)
 
     def _over_time(self, members: list[str]) -> OverTime:
-        """Bins of a second, or wider ones, from the part's first request to its last."""
+        """Returns bins of a second or more, from the part's first request to its last."""
         asked = [second for route in self.routes.values() for second in route]
         first, last = min(asked), max(asked)
         width = ceil((last - first + 1) / BINS)
@@ -173,7 +173,7 @@ class _Part:
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Combined duration of the spans; overlaps count once."""
+    """Combined duration of the spans; overlaps are counted once."""
     total, reached = 0.0, 0.0
     for first, last in sorted(spans):
         total += max(0.0, last - max(first, reached))

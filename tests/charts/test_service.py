@@ -180,7 +180,7 @@ def test_the_examples_are_accepted(check: Check, database: str, tmp_path: Path) 
 @pytest.mark.fast
 @pytest.mark.parametrize("quotes", ["", '"'])
 def test_a_tag_of_digits_needs_no_quotes(quotes: str, tmp_path: Path) -> None:
-    # As a float, the tag would be wrong.
+    # If Helm parsed the tag as a float, it would be wrong.
     (tmp_path / "values.yaml").write_text(f"image: {{tag: {quotes}20260504{quotes}}}\n")
     pod = container(render("service", values=tmp_path / "values.yaml"))
     assert pod["image"].endswith(":20260504")

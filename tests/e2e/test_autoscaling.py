@@ -49,7 +49,7 @@ TARGET = 0.6
 OBJECTIVE = 1.0
 """Latency objective in seconds: ten times an unloaded request."""
 SPARE = 1
-"""As in `corelane capacity --hpa`."""
+"""Number of spare replicas, as in `corelane capacity --hpa`."""
 LEAST, MOST = 1 + SPARE, 7
 REQUESTS = settings.FOLDER / "values-gateway-requests.yaml"
 STARTS = 6

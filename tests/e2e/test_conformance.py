@@ -196,7 +196,7 @@ def bring(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def api(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """The cluster's API server without the platform; cleans up afterwards."""
+    """Yields the cluster's API server without the platform, and cleans up afterwards."""
     named = releases.images_named()
     was = releases.uninstall()
     # Tools cache discovered APIs next to it.

@@ -32,7 +32,7 @@ def test_a_server_that_is_killed(release: Release) -> None:
 
 
 def test_scaling_down_and_up(release: Release) -> None:
-    """Gateway pods stay; only their endpoints change."""
+    """Gateway pods are not replaced; only their endpoints change."""
     cluster = release.cluster
     gateways = {(pod.uid, pod.restarts) for pod in cluster.ready_pods("gateway")}
     before = {pod.name for pod in cluster.ready_pods("server")}

@@ -106,7 +106,7 @@ def test_the_runners_share_a_run_and_their_series_add_up(
     assert status == 0, said
     record = started.record
     (part,) = record["parts"]
-    # Late requests and a few at the very end also count.
+    # Late requests and a few at the very end are also counted.
     assert 480 <= part["requests"] + part["dropped"] <= 490
     assert part["failed"] == 0
     assert set(record["target"]["replicas"]) == replicas
@@ -124,7 +124,7 @@ def test_the_runners_share_a_run_and_their_series_add_up(
         assert by_runner.keys() == {"0", "1"}
         # One series per runner.
         assert sum(by_runner.values()) == part["requests"]
-        # Evaluated in the last second; the series end soon after.
+        # The queries are evaluated in the last second, because the series end soon after.
         seen = f"max(max_over_time(timestamp(k6_vus{{{of_run}}})[10m:1s]))"
         moment = float(prometheus.query(seen)[0]["value"][1])
         asked = k6_queries()

@@ -82,7 +82,7 @@ def reader() -> Iterator[Reader]:
 def created(reader: Reader) -> Reader:
     """After section 1."""
     reader.types()
-    # Pinned to this repository's versions.
+    # Dependencies are pinned to this repository's versions.
     shutil.copy(REPOSITORY / "services" / "Cargo.lock", reader.environment["PWD"])
     return reader
 

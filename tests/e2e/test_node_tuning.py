@@ -27,10 +27,12 @@ XPS = "net.xps_cpus"
 QUEUE = "eth0/rx-0"
 
 MACHINES = cluster_settings.kind() == "vm"
-"""Whether nodes have their own kernels. Debian 12's lacks the default mask (Linux 6.3)."""
+"""Whether nodes have their own kernels. Debian 12's kernel lacks the default mask (new in Linux
+6.3).
+"""
 
 KNOBS = {TIME_WAIT: "30", RPS: "0-1"} | ({} if MACHINES else {MASK: "0-1"})
-"""Settings per network namespace, so independent for each node."""
+"""Settings per network namespace, which are therefore independent for each node."""
 
 STATE = "/var/lib/corelane/node-tuner"
 
@@ -56,7 +58,7 @@ def write(node: str, file: str, value: str) -> None:
 
 
 def apply(tuning: Tuning, **values: object) -> None:
-    """Installs mode apply with per-node knobs."""
+    """Installs the chart in `apply` mode with per-node knobs."""
     tuning.install(
         mode="apply", profile="custom", interfaces=["eth0"], **{"knobs": KNOBS, **values}
     )

@@ -91,7 +91,7 @@ class Begun:
 
 @pytest.fixture(scope="module")
 def begun(deployed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
-    """Two replicas, and one of the next version, which responses name."""
+    """Two replicas, and one replica of the next version. Responses name the version."""
     image = {"repository": "corelane-mixed", "tag": images.load_as("mixed", "")}
     folder = tmp_path_factory.mktemp("mixed")
 
@@ -236,8 +236,8 @@ def rolled(routed: Release, mixed: Release, request: pytest.FixtureRequest) -> I
         autoscale(mixed, 3)
     old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
-    # The gateway prefers replicas with fewer open requests; uneven streams can keep plain requests
-    # away from a replica, so only replicas without streams count.
+    # The gateway prefers replicas with fewer open requests. Uneven streams can keep plain requests
+    # away from a replica, so the load first reaches every replica without streams.
     with routed.load(path="/mixed", rate=100.0) as load:
         for pod in old:
             load.wait_for(1, pod)

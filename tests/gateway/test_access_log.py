@@ -47,7 +47,7 @@ def test_what_took_long_is_logged(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_percentage_of_the_rest_is_logged(server: Server, tmp_path: Path) -> None:
-    # On slow machines, not every request may count as slow.
+    # A slow machine must not make every request count as slow.
     values = {"accessLog": {"percent": 50, "slow": "1h"}}
     with gateway_with(values, server, tmp_path) as gateway:
         client = Client(gateway.url)

@@ -13,7 +13,7 @@ from support.platforms import Platform
 
 
 def state(platform: Platform) -> dict:
-    """The page's data; parts that time out are omitted."""
+    """Returns the page's data, without parts that timed out."""
     reply = ask(platform.dashboard, "/state")
     assert reply.status == 200, reply.body
     return json.loads(reply.body)

@@ -113,7 +113,7 @@ def new(name: str, *arguments: object) -> Project:
     made = project(place)
     made.corelane("new", name, "--corelane", REPOSITORY, *arguments)
     made.folder = place / name
-    # Pinned to this repository's versions.
+    # Dependencies are pinned to this repository's versions.
     shutil.copy(REPOSITORY / "services" / "Cargo.lock", made.folder)
     return made
 

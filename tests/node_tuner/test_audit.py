@@ -245,7 +245,7 @@ def test_the_limit_of_containerd_is_read(tree: Tree, limit: str, state: str) -> 
 def test_the_table_of_connections_is_read(tree: Tree) -> None:
     row = tree.rows("audit", "--profile=web-1m")["boot.thash_entries"]
     assert (row["state"], row["actual"], row["wanted"]) == ("elsewhere", "131072", "1048576")
-    # Negative if shared with another network namespace.
+    # The value is negative if the table is shared with another network namespace.
     tree.add({trees.sysctl("net.ipv4.tcp_ehash_entries"): "-1048576\n"})
     assert tree.rows("audit", "--profile=web-1m")["boot.thash_entries"]["state"] == "ok"
 

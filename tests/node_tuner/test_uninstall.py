@@ -98,7 +98,7 @@ class DaemonSet:
 
 @pytest.fixture
 def daemonset(api: Api) -> Iterator[DaemonSet]:
-    """Mode apply, three ready agents."""
+    """Yields a DaemonSet in `apply` mode with three ready agents."""
     with api.namespace() as namespace:
         made = DaemonSet(api, namespace)
         made.make()

@@ -61,7 +61,7 @@ def test_none_is_parked_where_that_is_off(start: Callable[..., Server]) -> None:
     assert (view["park_after_ms"], view["moving"]) == (None, "parked-only")
     assert server.metrics()["corelane_config_park_after_seconds"] == float("inf")
     with clients(server):
-        # These connections timed out without having been parked.
+        # These connections time out without having been parked.
         becomes(lambda: added_up(server, "corelane_connections{"), 0)
         assert added_up(server, "corelane_connection_parkings_total{") == 0
 

@@ -379,7 +379,7 @@ print(*(now - then for now, then in zip(anonymous(), before)))
 def test_a_lane_takes_memory_of_its_own_node(large: Machine, node: int) -> None:
     """40 unfinished headers of 100 kB. Lanes 0 and 1 are on different nodes."""
     flags = ("--park-after=off", "--timeouts.header=1h", "--limits.header-bytes=128KiB")
-    # Otherwise the kernel migrates pages later.
+    # Otherwise, the kernel would later migrate pages.
     large.write("/proc/sys/kernel/numa_balancing", "0")
     try:
         with serving(large, *flags, cpuset_cpus="3,7", cpu_weight="79") as server:

@@ -275,7 +275,7 @@ def test_newer_tables_are_left_alone(database: Database, start: Callable[..., Se
     assert ask(server.url, "/hello").status == 200
     assert database.query("SELECT max(version) FROM corelane_migrations") == [["99"]]
 
-    # A newer build can declare its schema compatible with older ones.
+    # A newer build can declare its schema compatible with older builds.
     database.query("UPDATE corelane_migrations SET serves = 1 WHERE version = 99")
     connected(server)
     assert lists(server) == 200

@@ -351,7 +351,7 @@ def test_pages_hold_every_project_once_in_order(start, tmp_path: Path) -> None:
             cursor = {"cursor": page["next"]}
         assert seen == sorted(made)
     assert len(projects.page()["projects"]) == 20
-    # New projects come after all pages; deleted ones leave no gaps.
+    # New projects appear after all pages, and deleted projects leave no gaps.
     cursor = projects.page(limit=10)["next"]
     projects.ask(f"/projects/{sorted(made)[9]}", "DELETE")
     assert projects.page(limit=1, cursor=cursor)["projects"][0]["id"] == sorted(made)[10]

@@ -270,7 +270,7 @@ CLIENTS = 8
 
 
 def document(generator: random.Random) -> dict:
-    """About 5 kB with a checksum."""
+    """Returns a document of about 5 kB with a checksum."""
     notes = [f"{generator.getrandbits(4 * 900):x}" for _ in range(5)]
     sum_of = hashlib.sha256("".join(notes).encode()).hexdigest()
     return {"name": sum_of, "tasks": [{"title": "t", "notes": note} for note in notes]}

@@ -14,7 +14,7 @@ from stack.replica import Server
 
 
 def connect(server: Server, trusted: Path) -> http.client.HTTPSConnection:
-    """A connection that trusts only this certificate, after one request."""
+    """Returns a connection that trusts only this certificate, after one request."""
     context = ssl.create_default_context(cafile=trusted)
     port = urlsplit(server.url).port
     client = http.client.HTTPSConnection("localhost", port, timeout=PATIENCE, context=context)

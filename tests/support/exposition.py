@@ -106,7 +106,7 @@ _TOKEN = re.compile(
 _WITH_LABELS = ("by", "without", "on", "ignoring", "group_left", "group_right")
 
 _AFTER_FUNCTIONS = ("(", "by", "without")
-"""Can precede a parenthesis or label list, but not a series."""
+"""Tokens that can follow a function name, but not a series name."""
 
 _WORDS = ("and", "or", "unless", "bool", "offset", "inf", "nan", "Inf", "NaN", *_WITH_LABELS)
 

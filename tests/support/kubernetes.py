@@ -203,7 +203,7 @@ class Cluster:
 
     @contextmanager
     def forwarded(self, pod: str, port: int) -> Iterator[str]:
-        """Goes through the kubelet, bypassing Services and NetworkPolicies."""
+        """Forwards a port through the kubelet, which bypasses Services and NetworkPolicies."""
         with subprocess.Popen(
             [tool("kubectl"), "--namespace", self.namespace, "port-forward", pod, f":{port}"],
             env=self.environment,

@@ -100,7 +100,7 @@ class LoadProfile:
     url: str
     stages: Sequence[Stage]
     ops: int
-    """Work per request of cost 1."""
+    """Iterations of a request with cost 1."""
     clients: int = 96
     latencies: list[tuple[float, float, str]] = field(default_factory=list)
     """Due time, latency and replica of each answered request."""
@@ -178,7 +178,7 @@ class LoadProfile:
         ]
 
     def held(self, objective: float) -> float:
-        """Share of judged requests within the objective; failures count as late."""
+        """Share of judged requests within the objective; failed requests count as late."""
         judged = [took for at, took, _ in self.latencies if at >= self.stages[0].seconds]
         good = sum(took <= objective for took in judged)
         return good / max(1, len(judged) + len(self.failures))

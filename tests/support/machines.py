@@ -34,7 +34,7 @@ ANSWER = 300.0
 MACHINE = (
     *qemu.BARE,
     "-no-reboot",
-    # virtio gets two queues only with a host device; vmxnet3 has its own.
+    # virtio has two queues only with a host device; vmxnet3 always has its own queues.
     *("-netdev", "user,id=eth0,restrict=on", "-device", "virtio-net-pci,netdev=eth0,romfile="),
     *("-netdev", "user,id=eth1,restrict=on", "-device", "vmxnet3,netdev=eth1,romfile="),
 )

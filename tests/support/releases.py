@@ -99,7 +99,7 @@ class Release:
         return self
 
     def _wish(self, *settings: str, strings: tuple[str, ...] = ()) -> tuple[object, ...]:
-        # Includes values, which differ between releases made by `replace`.
+        # The result includes values, which differ between releases made by `replace`.
         return settings, strings, [file.read_text() for file in self.values]
 
     def _state(self) -> tuple[list[object], list[object]]:
@@ -138,7 +138,7 @@ class Release:
 
     @property
     def program(self) -> str:
-        """Image used by helm test."""
+        """The image that `helm test` uses."""
         setting = "service.test.image.tag="
         (tag,) = (each.removeprefix(setting) for each in self.settings if each.startswith(setting))
         return f"docker.io/library/corelane-cli:{tag}"

@@ -71,7 +71,9 @@ class Watched:
         return len(os.listdir(f"/proc/{self.process.process.pid}/fd"))
 
     def least_descriptors(self) -> int:
-        """Minimum within a second, because a probe's connection stays open for a moment."""
+        """Minimum descriptor count within one second, because a probe's connection stays open for a
+        moment.
+        """
         least = self.descriptors()
         for _ in range(20):
             time.sleep(0.05)

@@ -1,5 +1,5 @@
-"""`threads`: compares lanes, a shared queue with N threads, and one thread, by connections and
-iterations.
+"""`threads`: compares lanes with a shared queue and N threads, and with one thread, for different
+numbers of connections and iterations.
 """
 
 import random
@@ -78,7 +78,7 @@ class Setting:
     cells: tuple[tuple[str, str], ...]
     shapes: tuple[str, ...] = FEW
     apart: bool = False
-    """Whether server and generator have one CPU each instead of sharing both."""
+    """Whether the server and the generator each have their own CPU instead of sharing two CPUs."""
     neighbours: int = 0
 
 
