@@ -18,7 +18,7 @@ class UsageError(ToolError):
 
 
 class Parser(argparse.ArgumentParser):
-    """Prints an error in one line, and exits with EX_USAGE (64) of sysexits(3)."""
+    """Prints an error on one line, and exits with EX_USAGE (64, sysexits(3))."""
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}", file=sys.stderr)

@@ -33,7 +33,7 @@ def own_address() -> str:
     addresses.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing: the kernel only looks up the route.
+        # This sends nothing: the kernel only looks up the route.
         try:
             probe.connect((ELSEWHERE, 9))
         except OSError as error:
@@ -84,7 +84,7 @@ class Api:
     def call(
         self, method: str, path: str, body: object = None, kind: str = "application/json"
     ) -> Reply:
-        """Without kubectl, which takes a fraction of a second to start."""
+        """This avoids kubectl, which takes a fraction of a second to start."""
         configuration = json.loads(self.kubeconfig.read_text())
         cluster = configuration["clusters"][0]["cluster"]
         token = configuration["users"][0]["user"]["token"]

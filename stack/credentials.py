@@ -36,7 +36,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA in a folder."""
+    """A CA whose files are in a folder."""
 
     folder: Path
     name: str

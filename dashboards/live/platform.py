@@ -49,7 +49,7 @@ class Plan:
 
 
 def draw() -> Plan:
-    """Draws free ports, and distributes the replicas over the CPUs."""
+    """Picks free ports, and distributes the replicas across the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))
     count = REPLICAS + 1
     first = free_ports(2 * count + 14, "0.0.0.0")

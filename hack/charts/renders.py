@@ -101,8 +101,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _block(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # YAML's literal style cannot express a line that ends with a space; such spaces matter in none
-    # of our files.
+    # YAML's literal style cannot express a line that ends with a space; none of our files depend on
+    # such spaces.
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return dumper.represent_scalar(
         "tag:yaml.org,2002:str", lines, style="|" if "\n" in text else None

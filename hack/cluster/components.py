@@ -209,7 +209,7 @@ class Components:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
-            # Route requests to aggregated APIs, such as the metrics API, directly to pods:
+            # Route requests to aggregated APIs, such as the metrics API, directly to pods, because
             # kube-proxy is missing here.
             "--enable-aggregator-routing=true",
             f"--proxy-client-cert-file={certs.crt('front-proxy')}",

@@ -17,7 +17,7 @@ any service.
 
 
 def make(topology: Topology, run: Path) -> Postgres | None:
-    """Creates PostgreSQL's data the first time."""
+    """Creates PostgreSQL's data if there are none yet."""
     if topology.database != "postgres":
         return None
     # More connections than the replicas need (one per lane, plus the superuser's).

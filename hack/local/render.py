@@ -248,7 +248,7 @@ def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
 
 
 def _merged(values: dict, more: dict) -> dict:
-    """Merges values like Helm: maps key by key, other values as a unit."""
+    """Merges values like Helm, which merges maps key by key and replaces other values entirely."""
     return values | {
         key: _merged(values[key], value)
         if isinstance(value, dict) and isinstance(values.get(key), dict)

@@ -22,7 +22,7 @@ NO_ROOTS = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=
 
 @dataclass(frozen=True)
 class Signer:
-    """Options of cosign for signing, and for verifying these signatures."""
+    """Cosign options for signing, and for verifying these signatures."""
 
     signing: tuple[str, ...]
     verifying: tuple[str, ...]

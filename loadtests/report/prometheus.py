@@ -22,7 +22,7 @@ Series = list[list[float]]
 
 
 def ask(url: str, started: float, seconds: float, selector: str = "") -> Server | None:
-    """The servers' side of a run; empty without a Prometheus, or if it saw too little."""
+    """The servers' view of a run; empty if there is no Prometheus or it scraped too few samples."""
     if not url:
         return None
     try:

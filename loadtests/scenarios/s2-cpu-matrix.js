@@ -1,8 +1,9 @@
 // Throughput by connections and work per request: S2's matrix, a closed loop for each cell.
 //
 // The server determines its threads: start it with a different number of lanes, or see `make bench
-// BENCH=threads`. S2 reported milliseconds per request, the time of a cell divided by its requests:
-// here `ms_per_request`. Latency is not judged, because a closed loop sends less while it waits.
+// BENCH=threads`. S2 reported milliseconds per request (a cell's duration divided by its requests),
+// which is `ms_per_request` here. Latency is not judged, because a closed loop sends less while it
+// waits.
 
 import exec from 'k6/execution';
 

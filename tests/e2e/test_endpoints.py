@@ -90,7 +90,7 @@ def figures() -> Iterator[None]:
 
 
 def test_the_agent_is_killed(release: Release) -> None:
-    """Envoy keeps its endpoints; the next agent takes over."""
+    """Envoy keeps its endpoints, and the next agent takes over."""
     victim = release.cluster.ready_pods("gateway")[0]
     (agent,) = (each for each in processes_of(victim.uid) if each.name == "gateway-agent")
     with release.load() as load:

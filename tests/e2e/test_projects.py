@@ -12,7 +12,7 @@ def test_no_acknowledged_save_is_lost_by_a_roll_out(
     release: Release, database: tuple[Postgres, Writer, list[str]]
 ) -> None:
     server, writer, kept = database
-    # No project traffic yet, so both may restart at once.
+    # There is no project traffic yet, so both may restart at once.
     release.upgrade(*kept, "service.rollout.maxUnavailable=2")
     before = release.cluster.wait_for_pods("server", 2)
     eventually(lambda: ask(release.gateway, "/projects").status == 200, patience=ROLL_OUT)

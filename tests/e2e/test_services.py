@@ -237,7 +237,7 @@ def rolled(routed: Release, mixed: Release, request: pytest.FixtureRequest) -> I
     old = mixed.pods()
     kinds = {messages: 8, events: 4, calls: 4, talks: 4}
     # The gateway prefers replicas with fewer open requests. Uneven streams can keep plain requests
-    # away from a replica, so the load first reaches every replica without streams.
+    # away from a replica, so wait for each replica only while there are no streams.
     with routed.load(path="/mixed", rate=100.0) as load:
         for pod in old:
             load.wait_for(1, pod)

@@ -25,7 +25,7 @@ Secrets = dict[str, SecretFolder]
 
 
 def user(name: str, password: str) -> bytes:
-    """Returns a line of htpasswd."""
+    """Returns an htpasswd line."""
     digest = hashlib.sha1(password.encode()).digest()
     return f"{name}:{{SHA}}".encode() + base64.b64encode(digest) + b"\n"
 

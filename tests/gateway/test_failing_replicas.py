@@ -120,7 +120,7 @@ def test_a_replica_that_fails_everything_is_left_out_though_its_check_is_good(
     with failing("answer") as bad:
         replicas = [endpoint(bad.url, bad.url), endpoint(server.url, server.admin)]
         # The ejection lasts for the rest of the test, and the threshold is low enough for a slow
-        # machine to reach in a second.
+        # machine to reach it within a second.
         outliers = {"ejectionTime": "10m", "maxEjectionTime": "10m", "failureRequests": 3}
         values = {"upstream": {"outliers": outliers, "health": SOON}}
         with gateway_to(replicas, tmp_path, values=values) as gateway:

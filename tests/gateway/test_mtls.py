@@ -1,4 +1,6 @@
-"""Mutual TLS between the real Envoy and real replicas: who is admitted, and renewal of certificates and CAs under load."""
+"""Mutual TLS between the real Envoy and real replicas: admission of clients, and renewal of
+certificates and CAs under load.
+"""
 
 import ssl
 from collections.abc import Callable, Iterator
@@ -64,7 +66,7 @@ class Mesh:
     gateway: Gateway
 
     def handshakes(self) -> int:
-        """Number of successful handshakes of the gateway."""
+        """Number of the gateway's successful handshakes."""
         return self.gateway.counted(f"{SSL}.handshake")
 
     def reconnect(self) -> None:

@@ -185,7 +185,8 @@ def test_another_profile_puts_back_what_it_does_not_want(tree: Tree) -> None:
     budget = rows["net.core.netdev_budget"]
     assert (budget["actual"], budget["changed_from"], budget["state"]) == ("300", "600", "ok")
     assert "not wanted any more" in budget["reason"]
-    # Both profiles want it; the recorded original is the value that the larger profile changed.
+    # Both profiles want this setting; the recorded original is the value that the larger profile
+    # changed.
     assert rows[BACKLOG]["changed_from"] == "10000"
     assert tree.read(trees.sysctl(BACKLOG)) == "4000"
     noted = tree.noted()

@@ -1,4 +1,4 @@
-"""Events and taints of an agent, and API server outages."""
+"""An agent's events and taints, and API server outages."""
 
 import json
 import os

@@ -38,7 +38,7 @@ def save(server: Server, name: str = "n") -> Reply:
 
 
 def state(server: Server) -> str:
-    """The readiness page; the server is always ready."""
+    """Returns the readiness page. The server is always ready."""
     reply = ask(server.admin, "/readyz")
     assert reply.status == 200
     return reply.body.decode()

@@ -239,7 +239,7 @@ def _read(process: subprocess.Popen[bytes], take: Callable[[dict], None]) -> Non
 
 
 def _lone_pod(name: str, image: str, command: tuple[str, ...]) -> dict:
-    """A restricted pod without CPU request."""
+    """A restricted pod without a CPU request."""
     container = {
         "name": "run",
         "image": image,

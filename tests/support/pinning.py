@@ -21,7 +21,7 @@ class Process:
     pid: int
     name: str
     cpus: frozenset[int]
-    """Affinity of the main thread."""
+    """The main thread's affinity."""
 
     threads: dict[str, frozenset[int]]
 

@@ -49,7 +49,7 @@ class Record:
 
 
 class Recorder:
-    """Two ports: one is recorded, the other serves health checks.
+    """Two ports: one records requests, and the other serves health checks.
 
     A single thread reads all available data before it responds, so everything sent before a
     response is recorded.

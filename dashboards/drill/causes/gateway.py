@@ -111,7 +111,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
-        # Like replacing a pod: the old pod is no longer a target.
+        # As when a pod is replaced, the old pod is no longer a target.
         place.unscraped("gateway")
     place.begins()
     with ExitStack() as stack:

@@ -146,7 +146,7 @@ def answers(report: dict) -> list[Answer]:
 
 
 def capacity(p99: dict[float, float]) -> float:
-    """Highest load of a ladder whose p99, in service times, meets the objective.
+    """Highest load on a ladder at which the p99, in service times, meets the objective.
 
     Interpolates log(p99) linearly between the last passing load and the first failing one. Returns
     0 if every load fails, and the top of the ladder if every load passes.

@@ -30,7 +30,9 @@ of short requests.
 """
 
 CROWD = 512
-"""Connections of the short requests; this many wait whenever a long request finishes."""
+"""Connections for short requests. This many short requests are waiting whenever a long request
+finishes.
+"""
 
 SENDERS = 4
 

@@ -208,7 +208,7 @@ def check(process: Running, target: str, body: bytes, *, tls: bool = False) -> N
 
 
 def certificate(openssl: Path, folder: Path) -> Pem:
-    """Creates a certificate and its key of the most common kind: ECDSA on P-256."""
+    """Creates a certificate and a key of the most common kind, ECDSA on P-256."""
     files = folder / "certificate.pem", folder / "key.pem"
     argv = [str(openssl), "req", "-x509", "-newkey", "ec", "-pkeyopt"]
     argv += ["ec_paramgen_curve:prime256v1", "-noenc", "-subj", "/CN=bench"]

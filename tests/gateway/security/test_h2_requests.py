@@ -21,7 +21,7 @@ def post(*more: tuple[bytes, bytes]) -> list:
 
 
 def but(**changed: bytes | None) -> list:
-    """Returns the fields of a GET with other pseudo-fields; None omits a field."""
+    """Returns the fields of a GET with different pseudo-fields. None omits a field."""
     fields = [(name, changed.get(name[1:].decode(), value)) for name, value in get()]
     return [(name, value) for name, value in fields if value is not None]
 

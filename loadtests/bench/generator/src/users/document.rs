@@ -53,7 +53,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Creates the document of a user, which is the same for the same seed.
+    /// Creates a user's document. The same seed results in the same document.
     pub(crate) fn new(seed: u64, user: usize) -> Self {
         let mut random = Rng::with_seed(seed ^ (user as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let revision = format!("{REVISION}{:0DIGITS$}", 0);
