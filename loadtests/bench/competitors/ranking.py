@@ -156,7 +156,7 @@ def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> s
         name: [value for other, value in found.items() if other != number]
         for name, found in there.items()
     }
-    # Used if there is only one round.
+    # The second form is for a run with only one round.
     seen = {name: found for name, found in rest.items() if found} or {
         name: list(found.values()) for name, found in there.items()
     }
