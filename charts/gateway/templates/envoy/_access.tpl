@@ -121,9 +121,9 @@ Filters that check who a client is, other than by its token. Each template of a 
     response_direction_config:
       common_config: {min_content_length: {{ int $.Values.compression.minBytes }}, content_type_matcher: {{ (include "gateway.exactly" $.Values.compression.types | fromJson).patterns | toJson }}}
       weaken_etag_on_compress: true
-      # A part of a reply is a part of its original.
+      # A partial response contains bytes of the uncompressed content.
       uncompressible_response_codes: [206]
-    # Where the client takes both, brotli.
+    # The gateway uses brotli if the client accepts both.
     choose_first: {{ eq $name "brotli" }}
     compressor_library:
       name: corelane

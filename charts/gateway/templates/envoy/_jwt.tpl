@@ -35,7 +35,7 @@ JSON Web Tokens for writes, and what a verified token is good for: its claims re
     - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
       requires: {provider_name: issuer}
     {{- end }}
-    # What is not known to be harmless needs a token, whatever methods there will be.
+    # Every method that is not known to be safe requires a token.
     - match:
         prefix: {{ .prefix | quote }}
         headers: [{name: ":method", string_match: {safe_regex: {regex: GET|HEAD|OPTIONS}}, invert_match: true}]
