@@ -261,6 +261,6 @@ mod tests {
         let lines: Vec<&str> = plan.lines().collect();
         assert_eq!(lines[1], "- net.core.netdev_max_backlog 1000");
         assert_eq!(lines[2], "+ net.core.netdev_max_backlog 4000");
-        assert!(lines[3].starts_with("    Packets of pods"), "{plan}");
+        assert!(lines[3].starts_with("    Packets to pods"), "{plan}");
     }
 }

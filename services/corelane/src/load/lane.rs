@@ -338,11 +338,15 @@ impl Lane {
     /// use corelane::Lane;
     /// use futures_util::{StreamExt, stream};
     ///
-    /// // An endless response that ends when a drain starts. fn service(lane: &Lane) -> Router {
-    /// let lane = lane.clone(); let zeros = async move || { let zeros =
-    /// stream::repeat("0\n").map(Ok::<_, Infallible>);
-    /// Body::from_stream(zeros.take_until(lane.draining())) }; Router::new().route("/zeros",
-    /// get(zeros)) }
+    /// // An endless response that ends when a drain starts.
+    /// fn service(lane: &Lane) -> Router {
+    ///     let lane = lane.clone();
+    ///     let zeros = async move || {
+    ///         let zeros = stream::repeat("0\n").map(Ok::<_, Infallible>);
+    ///         Body::from_stream(zeros.take_until(lane.draining()))
+    ///     };
+    ///     Router::new().route("/zeros", get(zeros))
+    /// }
     ///
     /// # let server = corelane::Server::builder().bind("127.0.0.1:0".parse().unwrap()).build()?;
     /// # server.handle().stop();
