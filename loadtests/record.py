@@ -94,7 +94,7 @@ class Part:
     percentiles: dict[str, list[list[float]]] = field(default_factory=dict)
     over_time: dict[str, OverTime] = field(default_factory=dict)
     scatter: dict[str, list[list[float]]] = field(default_factory=dict)
-    """A sample of pairs of seconds and milliseconds, by route; at most 3,000 per part."""
+    """Sampled (seconds, milliseconds) pairs for each route, at most 3,000 per part."""
     figures: dict[str, Figure] = field(default_factory=dict)
 
     @property

@@ -28,7 +28,7 @@ class Service:
     runtime: str = RUNTIMES[0]
     health: str = HEALTH
     gateway: dict = field(default_factory=dict)
-    """Values of the gateway's chart, in addition to the local gateway's."""
+    """Gateway chart values to add to the local gateway's own values."""
 
     @property
     def chassis(self) -> bool:

@@ -70,7 +70,7 @@ def test_apply_is_what_the_kernel_has_and_a_second_one_does_nothing(machine: Mac
     assert machine.read(BACKLOG) == "10000\n"
     assert machine.read("/proc/sys/net/core/rps_sock_flow_entries") == "32768\n"
     assert "[madvise]" in machine.read(HUGE_PAGES)
-    # eth0 has fewer queues than there are CPUs, and eth1 has as many.
+    # eth0 has fewer queues than CPUs; eth1 has one queue per CPU.
     assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_flow_cnt") == "32768\n"
     assert applied["net.rps_flow_cnt eth0/rx-0"]["state"] == "ok"
     assert machine.read("/sys/class/net/eth0/queues/rx-0/rps_cpus") == "1\n"

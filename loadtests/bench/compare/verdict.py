@@ -45,11 +45,11 @@ class SignedRank:
         return median(self._averages)
 
     def p_above(self, bound: float) -> float:
-        """Probability of differences at least this far above if the true one is `bound` or less."""
+        """Probability of differences at least this far above `bound`, if the true one is at most `bound`."""
         return self._tails[len(self._averages) - bisect_right(self._averages, bound)]
 
     def p_below(self, bound: float) -> float:
-        """Probability of differences at least this far below if the true one is `bound` or more."""
+        """Probability of differences at least this far below `bound`, if the true one is at least `bound`."""
         return self._tails[bisect_left(self._averages, bound)]
 
     def interval(self, error: float) -> tuple[float, float]:

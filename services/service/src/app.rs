@@ -76,7 +76,7 @@ impl<C: Keys> App<C> {
     ///
     /// # Panics
     ///
-    /// A key of the service's own settings clashes with a key of the platform or another flag.
+    /// One of the service's own setting keys clashes with a platform key or another flag.
     /// `--help` lists these.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         let keys = Config::<C>::keys();

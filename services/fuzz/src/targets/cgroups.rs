@@ -61,7 +61,7 @@ fn quota(text: &str) {
     }
     let [weight, shares] = requests(text, MOST);
     assert!(shares.len() <= 1, "{shares:?}");
-    // Only neighbouring numbers of CPUs convert to the same weight.
+    // Only adjacent CPU counts map to the same weight.
     assert!(weight.len() <= 4, "{weight:?}");
     // Any time that fits the kernel's file survives: v1 uses nanoseconds, and v2 uses microseconds.
     if let Some((periods, throttled, nanos)) = throttling(text) {

@@ -45,7 +45,7 @@ use metrics::{Attempts, Outcome};
 use tokens::Tokens;
 
 settings! {
-    /// The settings of the token file.
+    /// Token file settings.
     pub(crate) struct AuthKeys {
         "auth.tokens" => auth_tokens: Option<PathBuf> = "", file,
             "File of the hashed bearer tokens that may write; empty disables writes";
