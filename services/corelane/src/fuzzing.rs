@@ -62,7 +62,7 @@ pub fn load_reports(samples: impl Iterator<Item = [u64; 7]>) -> Vec<[String; 2]>
 }
 
 /// Tracks an HTTP/1 connection that receives its bytes in these non-empty pieces. If the input must
-/// end, returns the number of bytes that may pass, the bytes to append, and the reason.
+/// be cut, returns the number of bytes that may pass, the bytes to append, and the reason.
 pub fn follow<'a>(
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Option<(usize, &'static [u8], String)> {

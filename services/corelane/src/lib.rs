@@ -1,12 +1,12 @@
 //! A thread-per-core HTTP server.
 //!
-//! A *lane* is one core's worth of server: a thread with its own event loop, connections, service
+//! A *lane* is a thread that uses one core and has its own event loop, connections, service
 //! instance and counters. The thread is pinned to a CPU if the process has its CPUs to itself. A
-//! cheap request stays on its lane: its memory stays in that core's cache, and serving it takes no
-//! lock. Each pinned lane also has a second thread, which runs requests that would block the lane
-//! for a long time ([`Builder::slow_lanes`]). While a handler is blocking a lane, other lanes serve
-//! the requests on its connections. To make this possible, each connection claims its socket with
-//! one atomic operation.
+//! cheap request stays on its lane, so its memory stays in that core's cache and serving it takes
+//! no lock. Each pinned lane also has a second thread, which runs requests that would block the
+//! lane for a long time ([`Builder::slow_lanes`]). While a handler is blocking a lane, other lanes
+//! serve the requests on its connections. To make this possible, each connection claims its socket
+//! with one atomic operation.
 //!
 //! ```
 //! use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -91,7 +91,7 @@
 //! | [`Problem`] | error responses (RFC 9457) |
 //! | [`BRIEF`], [`HANDICAP`] | how lanes order waiting requests |
 
-// If a protocol is disabled, the code that only this protocol needs is unused.
+// If a protocol is disabled, the code that only this protocol needs is dead code.
 #![cfg_attr(not(all(feature = "http2", feature = "tls")), allow(dead_code))]
 
 #[cfg(feature = "axum")]

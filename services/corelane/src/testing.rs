@@ -17,9 +17,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A server on free ports of `127.0.0.1`, with its own threads. Dropping it drains the server.
 ///
-/// It uses the [`Builder`]'s settings, except that addresses are free ports, signals are left to
-/// the test runner, and [`Drain::settle`](crate::Drain::settle) is 0. Several test servers can run
-/// side by side.
+/// It uses the [`Builder`]'s settings, except that it picks free ports, leaves signals to the test
+/// runner, and sets [`Drain::settle`](crate::Drain::settle) to 0. Several test servers can run side
+/// by side.
 ///
 /// ```
 /// use std::convert::Infallible;

@@ -119,7 +119,7 @@ impl Distributor<'_> {
     }
 
     fn place(&mut self, accepted: Accepted) {
-        // The inbox has room: only this thread fills inboxes, and it has just checked.
+        // The inbox has room, because only this thread fills inboxes and it has just checked.
         let Some(lane) = self.inboxes.choose(self.lanes, self.next) else { return };
         let admitted = self.lanes.admit(self.limit, accepted.peer);
         if let Err(reason) = admitted

@@ -67,8 +67,8 @@ fn relieve(lanes: &[Arc<LaneShared>], lending: &Arc<Lending>, home: usize, now: 
     }
 }
 
-/// Number of connections that a lane has time to serve, given `coming` connections in transit to it
-/// and `each` nanoseconds per request.
+/// Number of connections that a lane has time to serve if `coming` connections are in transit to it
+/// and each request takes `each` nanoseconds.
 fn room(lane: &LaneShared, each: u64, coming: u64, now: Instant) -> u64 {
     if !lane.is_listening() || lane.running.get(now).is_some() {
         return 0;

@@ -1,15 +1,15 @@
 //! Hands connections from the acceptor to lanes, and lets idle lanes steal from busy lanes.
 //!
 //! The acceptor puts each connection into a lane's inbox and wakes the lane. A lane takes one
-//! connection per event-loop turn, which leaves the rest for other lanes. If a lane is awake and
+//! connection per event-loop turn and leaves the rest for other lanes. If a lane is awake and
 //! therefore busy, other lanes may steal a connection that has been in its inbox for
-//! [`STEAL_AFTER`]. A sleeping lane has already been woken. If stealing would make lanes less even,
-//! the connection must have waited for [`HELD_UP_AFTER`]: by then a handler is blocking the lane,
-//! or the lane has lost its CPU.
+//! [`STEAL_AFTER`]. They do not steal from a sleeping lane, because it has already been woken. If
+//! stealing would make lanes less even, the connection must have waited for [`HELD_UP_AFTER`]. By
+//! then, either a handler is blocking the lane or the lane has lost its CPU.
 //!
-//! No wake-up is lost, because only the acceptor adds connections. While any inbox holds a
+//! No wake-up is lost, because only the acceptor adds connections. While an inbox holds a
 //! connection, the acceptor checks every [`STEAL_AFTER`] and wakes sleeping lanes that may steal
-//! it. A lane that is about to sleep reads the flag that the acceptor left.
+//! it. A lane that is about to sleep reads a flag that the acceptor sets.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,8 +25,8 @@ use crate::load::peers::PeerPlace;
 use crate::metrics::{LaneMetrics, Refusal};
 use crate::os::listener::Accepted;
 
-/// Minimum wait in a busy lane's inbox before other lanes may steal a connection: several turns of
-/// an unblocked event loop.
+/// Minimum time that a connection waits in a busy lane's inbox before other lanes may steal it:
+/// several turns of an unblocked event loop.
 pub(crate) const STEAL_AFTER: Duration = Duration::from_millis(1);
 
 /// The minimum wait if stealing would make the lanes less even.

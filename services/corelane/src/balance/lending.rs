@@ -5,8 +5,7 @@
 //! connections. Each connection that is waiting for a request therefore [offers](Offer) its socket.
 //! While its lane is blocked, another thread [lends](Lending::lend) readable connections to an idle
 //! lane. The idle lane serves them until they are waiting again and then gives them back. In the
-//! meantime, the home lane does not touch them: [`SharedSocket`] tracks the lane that owns the
-//! socket.
+//! meantime, the home lane does not use them: [`SharedSocket`] tracks which lane owns the socket.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -209,8 +208,8 @@ impl LentConnection {
     }
 }
 
-/// The obligation to return a connection. Dropping it ends the connection, unless the borrower has
-/// not started to serve it.
+/// The obligation to return a connection. Dropping it closes the connection if the borrower has
+/// started to serve it.
 #[derive(Debug)]
 pub(crate) struct Loan {
     lending: Arc<Lending>,

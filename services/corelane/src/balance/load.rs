@@ -42,7 +42,7 @@ pub(super) fn any(lane: &LaneShared) -> Duration {
     Duration::from_nanos(lane.load_table.expect_any())
 }
 
-/// Time for which connections that woke on a lane are counted, if each request takes `each`.
+/// How long to count connections that woke on a lane, if each request takes `each`.
 pub(super) fn counts_for(connections: u64, each: Duration) -> Duration {
     GRAIN + each * connections as u32
 }

@@ -1,7 +1,8 @@
 //! Connections in transit between lanes.
 //!
-//! No connection is lost: a lane that ends closes its mailbox only when it is empty, under the lock
-//! that other lanes hold while adding. A connection added later is returned and stays on its lane.
+//! No connection is lost. Before a lane exits, it closes its mailbox, but only if the mailbox is
+//! empty. It holds the same lock as lanes that add connections. A connection that arrives later is
+//! returned and stays on its lane.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ struct MailboxState<R> {
     /// Pending step and the number of its plan.
     step: Option<Step>,
     plan: u32,
-    /// Connections and load that the lane has handed over for that plan.
+    /// Connections and load that the lane has handed over under that plan.
     spent: Spent,
 }
 
@@ -119,7 +120,7 @@ impl<R> Mailbox<R> {
         }
     }
 
-    /// Connections and load that the lane has handed over for the last plan.
+    /// Connections and load that the lane has handed over under the last plan.
     pub(super) fn spent(&self) -> Spent {
         self.inside().spent
     }

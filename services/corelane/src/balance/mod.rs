@@ -9,7 +9,7 @@
 //! | [`load`] | when lanes are compared |
 //! | [`moves`], [`mailbox`] | when a connection moves from one lane to another |
 //!
-//! `docs/lanes.md` explains when each part acts and which measurement justifies it.
+//! `docs/lanes.md` describes when each part acts and shows measurements of its effect.
 
 pub(crate) mod acceptor;
 pub(crate) mod assignment;

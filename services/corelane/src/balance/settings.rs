@@ -13,11 +13,11 @@ pub enum Placement {
     /// Every lane has its own listening socket on the same address (`SO_REUSEPORT`, socket(7)). The
     /// kernel picks a socket by hashing the connection's addresses and ports.
     ///
-    /// Suits a large number of connections or short connections, with requests of similar cost:
-    /// lanes share nothing, and accepting a connection costs nothing extra. A small number of
-    /// long-lived connections spreads unevenly: with 8 connections on 4 lanes, at least one lane
-    /// has none in 38% of cases. Connections that are queued behind a handler that is blocking its
-    /// lane cannot move to another lane.
+    /// Suits a large number of connections or short connections, with requests of similar cost,
+    /// because lanes share nothing and accepting a connection costs nothing extra. A small number
+    /// of long-lived connections is spread unevenly: with 8 connections on 4 lanes, at least one
+    /// lane has none in 38% of cases. While a handler blocks a lane, connections that are waiting
+    /// in the lane's accept queue cannot move to another lane.
     #[default]
     Hashed,
     /// A dedicated thread accepts connections and gives each to the lane with the least expected
@@ -26,9 +26,9 @@ pub enum Placement {
     /// millisecond, or within 10 ms if stealing makes lanes less even.
     ///
     /// Suits a small number of long-lived connections, such as connections from a proxy: 8 or 16
-    /// idle connections spread perfectly evenly across 2 or 4 lanes. Each connection passes through
-    /// an extra thread, so this policy does not suit servers with a very large number of short
-    /// connections.
+    /// idle connections are spread perfectly evenly across 2 or 4 lanes. Each connection passes
+    /// through an extra thread, so this policy does not suit servers with a very large number of
+    /// short connections.
     LeastLoaded,
 }
 

@@ -10,8 +10,8 @@ use crate::request::lane_state::LaneState;
 
 #[derive(Debug)]
 pub(crate) struct RecentLoad {
-    /// Connections that woke up here and whose requests may not have started, and the time from
-    /// which they are counted.
+    /// Connections that woke up here and whose requests may not have started yet, and the time when
+    /// counting them began.
     woken: Cell<(Instant, u64)>,
     /// Time of the last sweep, and the lane's total busy time when it ran.
     swept: Cell<(Instant, Duration)>,
@@ -34,8 +34,8 @@ impl RecentLoad {
         lane.metrics().active.set(active as u64);
     }
 
-    /// Connections that woke up here recently. They are counted for as long as all of them are
-    /// expected to take.
+    /// Connections that woke up here recently. They are counted until the lane is expected to have
+    /// served all of them.
     fn woken(&self, now: Instant, each: Duration) -> u64 {
         let (since, count) = self.woken.get();
         let over = now.saturating_duration_since(since) > counts_for(count, each);
@@ -73,7 +73,7 @@ impl RecentLoad {
     }
 }
 
-/// A handler that has exceeded its expected time may continue for as long again.
+/// A handler that has exceeded its expected time is expected to take as long again.
 fn overdue(lane: &LaneShared, now: Instant) -> Duration {
     lane.running.get(now).map_or(Duration::ZERO, |(kind, held)| {
         let expected = Duration::from_nanos(lane.load_table.expect(kind));

@@ -10,12 +10,12 @@ use nix::time::{ClockId, clock_gettime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
-/// The same moment on both clocks, which the kernel derives from one clock.
+/// The same moment on both clocks, which the kernel derives from the same source.
 static EPOCH: LazyLock<(Instant, Tick)> = LazyLock::new(|| {
     loop {
         let (before, instant, after) = (Tick::now(), Instant::now(), Tick::now());
-        // A longer time means that the thread was preempted between the reads, in which case the
-        // clocks would differ permanently.
+        // A longer time means that the thread was preempted between the two reads, which would make
+        // the clocks differ permanently.
         if after.since(before) < 10_000 {
             return (instant, before);
         }

@@ -37,7 +37,7 @@ pub enum Error {
     Tls {
         /// The file.
         path: PathBuf,
-        /// The problem with the file, worded as a predicate.
+        /// The problem with the file, worded so that it completes a sentence.
         problem: String,
     },
     /// An address could not be bound.
@@ -65,7 +65,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A lane's service could not be created, because its factory failed or panicked. No lane has
-    /// served a request.
+    /// served a request yet.
     #[error("the service of lane {lane} could not be created: {source}")]
     Factory {
         /// Index of the lane.

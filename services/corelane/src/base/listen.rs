@@ -58,8 +58,8 @@ impl Listen {
     }
 
     /// A listening TCP or Unix socket inherited by this process, for example from systemd
-    /// (sd_listen_fds(3)). `name` is the socket's name in `LISTEN_FDNAMES` or its index from 0. An
-    /// empty name selects the first socket. Each socket can be used once.
+    /// (sd_listen_fds(3)). `name` is the socket's name in `LISTEN_FDNAMES` or its index, starting
+    /// at 0. An empty name selects the first socket. Each socket can be used once.
     ///
     /// The first [`Builder::build`](crate::Builder::build) with an inherited socket removes
     /// `LISTEN_FDS` and `LISTEN_PID` from the environment, so no other thread may read the
@@ -114,7 +114,7 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let listen = if let Some(place) = text.strip_prefix("unix:") {
             match place.rsplit_once("?mode=") {
-                // Text that is not octal becomes an out-of-range mode.
+                // Text that is not an octal number becomes an out-of-range mode.
                 Some((path, mode)) => {
                     Listen::unix(path).mode(u32::from_str_radix(mode, 8).unwrap_or(u32::MAX))
                 }

@@ -15,7 +15,7 @@ pub enum Phase {
     Settling,
     /// Listeners are closed, and requests in flight run to completion.
     Closing,
-    /// All requests have finished or have been cut.
+    /// All requests have finished or have been cut off.
     Stopped,
 }
 
@@ -45,7 +45,7 @@ impl StartGate {
         StartGate { missing: watch::Sender::new(Some(lanes)) }
     }
 
-    /// Returns a lane's pass. The gate opens after all passes have arrived.
+    /// Returns a lane's pass. The gate opens once all lanes have reported with their passes.
     pub(crate) fn pass(&self) -> StartPass<'_> {
         StartPass { gate: self, arrived: false }
     }

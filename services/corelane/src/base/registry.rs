@@ -36,7 +36,7 @@ pub(crate) struct Entry<T> {
 impl<T> Drop for Entry<T> {
     fn drop(&mut self) {
         let content = self.list.borrow_mut().remove(self.key);
-        // The list is not borrowed here, because dropping the content may drop other entries.
+        // The list must not be borrowed here, because dropping the content may drop other entries.
         drop(content);
     }
 }

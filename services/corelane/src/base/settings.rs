@@ -56,7 +56,7 @@ pub(crate) fn one_of<T>(words: &[(&str, T)]) -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`, which most proxies append to.
+    /// `X-Forwarded-For`, to which most proxies append.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
@@ -95,8 +95,8 @@ pub enum Traces {
 ///
 /// Other HTTP/2 limits are fixed. A connection may have 100 open streams. Request bodies that the
 /// service has not read are buffered up to 128 KiB per stream and 256 KiB per connection. The
-/// server closes a connection whose client resets more than 100 streams before the lane has
-/// processed them (rapid reset), or whose errors cause more than 100 resets.
+/// server closes a connection if its client resets more than 100 streams before the lane has
+/// processed them (rapid reset) or makes errors that cause more than 100 resets.
 ///
 /// ```
 /// let limits = corelane::Limits { body_bytes: 64 * 1024, ..Default::default() };
@@ -157,10 +157,10 @@ pub struct Limits {
     /// progress continue. Shared parts above 256 KiB, such as a clone of a `Bytes` that the service
     /// keeps, are not counted. Default: 128 MiB. Minimum: 1 MiB.
     pub unsent_bytes: u64,
-    /// Limit of unsent response bytes per HTTP/2 connection; above it, response bodies are not
-    /// polled. Bodies with at most 16 KiB left are polled up to twice the limit. Each poll takes
-    /// everything that the service provides, so a large part may exceed the limit. Default: 2 MiB.
-    /// Range: 64 KiB to 1 GiB.
+    /// Maximum unsent response bytes per HTTP/2 connection. While a connection is above this limit,
+    /// its response bodies are not polled. Bodies with at most 16 KiB left are polled up to twice
+    /// the limit. Each poll takes everything that the service provides, so a large part may exceed
+    /// the limit. Default: 2 MiB. Range: 64 KiB to 1 GiB.
     pub unsent_connection_bytes: usize,
     /// Minimum client read rate in bytes per second, averaged over [`Timeouts::slow`]. Slower
     /// clients are reset and counted as `slow_reader`. The clock runs only while bytes are waiting
@@ -237,7 +237,7 @@ pub struct Timeouts {
     /// Maximum time for which a client may read nothing while response bytes are pending. When this
     /// time expires, the connection is reset and the kernel drops its part of the response. If only
     /// an HTTP/2 stream's window stays closed, that stream is reset and other streams continue. Up
-    /// to 64 KiB of that stream's completed response are kept until the connection is idle or
+    /// to 64 KiB of the response to that stream stay in memory until the connection is idle or
     /// reaches its maximum age. Writing to an upgraded HTTP/1.1 connection fails with
     /// [`TimedOut`](std::io::ErrorKind::TimedOut). Default: 30 s. Range: 100 ms to 1 h.
     pub write: Duration,
@@ -245,8 +245,8 @@ pub struct Timeouts {
     /// may also pause for this long after reading or sending a lot. Default: 30 s. Range: 100 ms to
     /// 1 h.
     pub slow: Duration,
-    /// Age at which a connection's next response carries `Connection: close` (HTTP/2: GOAWAY).
-    /// Shortened by a random part of up to a tenth, so that clients do not reconnect
+    /// Age at which a connection's next response carries `Connection: close` (HTTP/2: GOAWAY). The
+    /// server shortens it by a random part of up to a tenth, so that clients do not reconnect
     /// simultaneously. An idle HTTP/1.1 connection stays open until [`Timeouts::idle`], because a
     /// request may be in transit. Default: 1 h. Minimum: 1 s. `None` sets no limit.
     pub connection_age: Option<Duration>,
@@ -296,7 +296,7 @@ impl Timeouts {
 /// 1. *Settling*: readiness fails. For [`Drain::settle`], while load balancers react, the server
 ///    still accepts connections and adds `Connection: close` to every response (HTTP/2: GOAWAY).
 /// 2. The listeners reject new TCP handshakes, and handshakes in progress have 100 ms to complete.
-///    New clients find the port closed when they retry.
+///    When new clients retry, the port is closed.
 /// 3. *Closing*: the accept queues are emptied, listeners and idle connections are closed, and
 ///    requests in flight run to completion.
 /// 4. The server returns when no work is left, or at the latest [`Drain::deadline`] after the drain

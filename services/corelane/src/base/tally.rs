@@ -17,8 +17,8 @@ impl Tally {
         self.0.set(self.0.get() + n);
     }
 
-    /// Subtracting too much is a bug, but it must not wrap around to a huge number that would shed
-    /// all requests.
+    /// Subtracting too much is a bug, but the count must not wrap around to a huge number, because
+    /// then all requests would be shed.
     #[inline]
     #[track_caller]
     pub(crate) fn sub(&self, n: usize) {

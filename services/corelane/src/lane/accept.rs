@@ -33,7 +33,7 @@ use crate::transport::host::LaneService;
 use crate::transport::open::serve;
 use crate::transport::resting::Resting;
 
-/// Time for which a lane with more connections leaves the common listener to other lanes.
+/// Time that a lane with more connections leaves the common listener to other lanes.
 const GIVE_WAY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -266,7 +266,7 @@ impl<S: HttpService> Admitter<S> {
     pub(crate) fn refuse(&self, accepted: Accepted, reason: Refusal) {
         let Connections { lane, tls, .. } = &*self.connections;
         lane.metrics().refuse(reason);
-        // A response would need a TLS handshake, a cost that the limit avoids.
+        // A response would need a TLS handshake, and the limit exists to avoid such costs.
         if tls.is_some() || self.refusing.get() >= REFUSING {
             return;
         }

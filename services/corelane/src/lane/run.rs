@@ -114,7 +114,7 @@ where
         }
         state.sends.flush();
         let unanswered = connections.open.borrow().iter().map(|(_, c)| c.unanswered()).sum();
-        // An awaited call is part of its request as long as the request is open.
+        // A call that its handler awaits is part of the request as long as the request is open.
         let none = unanswered == 0;
         let calls = if none { shared.calls.unfinished() } else { shared.calls.abandoned() };
         let _ = shared.left.set(Left { requests: unanswered, calls });
@@ -127,7 +127,7 @@ where
     }
     let calls = shared.calls.unfinished();
     if calls > 0 {
-        // Dropping the runtime waits for these calls but cannot log the wait.
+        // Dropping the runtime would also wait for these calls, but could not log the wait.
         tracing::info!(lane = lane.index, calls, "drain: waiting for blocking calls");
     }
     ended
@@ -138,7 +138,7 @@ struct Emptied<'a>(&'a Lane);
 
 impl Drop for Emptied<'_> {
     fn drop(&mut self) {
-        // After a panic, the panic message is enough.
+        // After a panic, the panic message is enough, so nothing is asserted.
         if !std::thread::panicking() {
             self.0.shared().check_empty();
         }

@@ -26,8 +26,8 @@ const HURRIED: Duration = Duration::from_millis(10);
 
 const NAMED: usize = 5;
 
-/// Sweep interval: a quarter of the shortest deadline, at most half a second. A deadline starts in
-/// one sweep and expires in another sweep, so it fires up to a second late.
+/// Sweep interval: a quarter of the shortest deadline, at most half a second. Both the start and
+/// the end of a deadline are noticed by a sweep, so a deadline fires up to a second late.
 fn interval(timeouts: &Timeouts, park_after: Option<Duration>) -> Duration {
     let Timeouts { header, body, request, write, slow, idle, .. } = timeouts;
     let shortest = header.min(body).min(request).min(write).min(slow).min(idle);
@@ -59,8 +59,8 @@ pub(crate) async fn run(sweep: Sweep) {
             // Delayed so that requests waiting in their sockets are read first.
             () = sweep.hurry.notified() => tokio::time::sleep(HURRIED).await,
         }
-        // Processes the input that arrived while the lane was busy, so that it does not count as
-        // missing.
+        // First processes the input that arrived while the lane was busy, so that this input does
+        // not count as missing.
         yield_now().await;
         let now = Instant::now();
         // The lane could not read while a handler blocked it, so this time does not count against
@@ -138,19 +138,20 @@ impl Sweep {
                 break;
             }
             for &key in keys {
-                // The key may belong to another connection by now, so parking checks it again.
+                // The key may belong to another connection by now, so the lane checks again before
+                // it parks the connection.
                 if let Some(connection) = open.borrow().get(key) {
                     connection.tell_to_park();
                 }
             }
-            // Their tasks run before this task.
+            // The tasks of these connections run before this task.
             yield_now().await;
         }
         lane.polls.lower(Polls::PARK);
     }
 }
 
-/// Resets HTTP/2 streams whose clients keep them waiting.
+/// Resets HTTP/2 streams that have waited too long for their clients.
 fn expire_streams(lane: &LaneState) {
     let patience = Patience {
         write: lane.timeouts.write,

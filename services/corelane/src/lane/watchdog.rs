@@ -32,7 +32,8 @@ pub(crate) async fn run(
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        // If the whole process was stopped or lost its CPUs, the lanes did not cause the delay.
+        // If the whole process was stopped or lost its CPUs, the lanes are not the cause of the
+        // delay.
         let slept = now.saturating_duration_since(looked) > BEAT;
         looked = now;
         for (index, (lane, watch)) in lanes.iter().zip(&mut watches).enumerate() {
@@ -74,8 +75,8 @@ fn tell(stalls: &Stalls, routes: &Routes, lane: usize, change: Option<Change>) {
 
 struct Sight {
     running: Option<(KindIndex, Duration)>,
-    /// A counter that changes while the event loop is turning, or `None` before the lane listens
-    /// and after it ends.
+    /// A counter that changes while the event loop is turning, or `None` before the lane starts to
+    /// listen and after it has ended.
     beats: Option<u64>,
 }
 

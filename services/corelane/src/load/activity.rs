@@ -14,7 +14,7 @@ pub(crate) struct Running {
     word: AtomicU64,
 }
 
-/// Microseconds since the process started, with room for 8 years.
+/// Microseconds since the process started, with enough bits for 8 years.
 const TIME_BITS: u32 = 48;
 
 impl Running {
@@ -49,8 +49,8 @@ impl Running {
     }
 }
 
-/// Route recorded for a stall outside handlers, such as in a body, in a destructor, or while the
-/// lane's CPU was preempted.
+/// Route recorded for a stall outside handlers: in a body, in a destructor, or while the lane was
+/// preempted.
 pub(crate) const NO_ROUTE: &str = "none";
 
 /// A lane's stalls. Only the watchdog writes them.

@@ -26,7 +26,7 @@ pub(crate) struct LaneShared {
     pub(crate) cpu: LaneCpu,
     pub(crate) stalls: Stalls,
     pub(crate) calls: Arc<Calls>,
-    /// Nanoseconds for which the lane waited to give its slow lane a share of the CPU.
+    /// Nanoseconds that the lane waited in order to give its slow lane a share of the CPU.
     pub(crate) yielded: Count,
     /// Set when the event loop ends. The thread may still be waiting for blocking calls.
     pub(crate) left: OnceLock<Left>,
@@ -159,8 +159,8 @@ impl Deref for LaneGroup {
 impl LaneGroup {
     /// Creates a lane for each entry of `cpus`, pinned to the CPU that the entry names, if any,
     /// with counters for these route [`Rows`](crate::metrics::Rows). `of_address` limits the
-    /// connections per address. Polls longer than `bound` count as long (`None` without slow
-    /// lanes).
+    /// connections per address. Polls that take longer than `bound` count as long polls (`None`
+    /// without slow lanes).
     pub(crate) fn new(
         cpus: &[Option<usize>],
         routes: (usize, usize),
@@ -222,7 +222,7 @@ impl LaneGroup {
         self.iter().for_each(|lane| lane.draining.cancel());
     }
 
-    /// Number of connections that have left a lane but have not yet arrived at another lane.
+    /// Number of connections that have left one lane but not yet arrived at another.
     pub(crate) fn in_transit(&self) -> u64 {
         // Reading arrivals first ensures that a connection that departs and arrives in between
         // cannot make the result negative.
@@ -325,8 +325,8 @@ impl Lane {
     /// Waits until a drain starts, or completes at once if a drain has already started.
     ///
     /// Await it in handlers, streamed responses and WebSockets that would otherwise last for as
-    /// long as their clients want, so that they end cleanly before
-    /// [`Drain::deadline`](crate::Drain::deadline) cuts them. Waiting is free and does not take a
+    /// long as their clients want, so that they end cleanly before they are cut off at
+    /// [`Drain::deadline`](crate::Drain::deadline). Waiting costs nothing and does not take a
     /// shared lock. One clone of the `Lane` in a service's state is enough for all requests.
     ///
     /// ```

@@ -68,7 +68,7 @@ fn codings(headers: &HeaderMap) -> Option<Problem> {
 /// RFC 9112 section 3.2: exactly one valid Host, which is optional in HTTP/1.0.
 fn host<B>(request: &Request<B>) -> Option<Problem> {
     let headers = request.headers();
-    // Most requests do not repeat any field, and checking that is cheaper than checking a single
+    // Most requests do not repeat any field, and it is cheaper to check this than to check a single
     // field.
     let twice = headers.len() > headers.keys_len() && headers.get_all(HOST).iter().count() > 1;
     let detail = match headers.get(HOST) {
@@ -262,7 +262,7 @@ fn authority<B>(request: &Request<B>) -> Option<Problem> {
 fn method<B>(request: &Request<B>) -> Option<Problem> {
     match *request.method() {
         Method::CONNECT if is_extended_connect(request) => None,
-        // The following bytes may be meant for the tunnel.
+        // The bytes after the request may be meant for the tunnel.
         Method::CONNECT => Some(closing(Problem::from(StatusCode::NOT_IMPLEMENTED))),
         Method::TRACE => Some(Problem::from(StatusCode::NOT_IMPLEMENTED)),
         _ => None,

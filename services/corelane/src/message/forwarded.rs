@@ -68,8 +68,8 @@ impl Trust {
     /// The client of a request from `peer` with these headers: the last address in them that is not
     /// a trusted proxy. `peer` is `None` for a Unix socket.
     ///
-    /// Stops at an unreadable entry and returns the address to its right. A client can write
-    /// anything to the left of the entry that the first trusted proxy appends.
+    /// Stops at an unreadable entry and returns the address to its right. A client could have
+    /// written anything to the left of the entry that the first trusted proxy appends.
     pub(crate) fn client(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         let mut client = peer.map(|peer| peer.to_canonical());
         if !self.covers(client) {
@@ -115,8 +115,8 @@ fn elements(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     .filter(|element| !element.is_empty())
 }
 
-/// The last comma outside quoted strings. Pairs quotes from the end, where the nearest proxy
-/// appends: a client's open quote must not hide later entries.
+/// The last comma outside quoted strings. Quotes are paired from the end, where the nearest proxy
+/// appends, so that an open quote from a client cannot hide later entries.
 fn last_comma(list: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in list.iter().enumerate().rev() {

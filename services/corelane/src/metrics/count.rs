@@ -31,8 +31,8 @@ impl Count {
     }
 }
 
-/// A table with one row per route. The first learnt route allocates the rows for all learnt routes,
-/// so services without learnt routes pay nothing.
+/// A table with one row per route. The rows for all learnt routes are allocated when the first
+/// route is learnt, so services without learnt routes pay nothing.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {
     first: Box<[T]>,

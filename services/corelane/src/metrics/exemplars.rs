@@ -42,7 +42,7 @@ impl<const N: usize> Exemplars<N> {
     }
 }
 
-/// Words that are read together or not at all: a sequence lock with one writer.
+/// Words that are always read consistently: a sequence lock with one writer.
 #[derive(Debug, Default)]
 struct ExemplarCell {
     /// Odd during a write, and 0 before the first write.

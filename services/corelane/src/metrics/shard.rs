@@ -54,7 +54,7 @@ impl Histogram {
 
 #[inline]
 fn bucket(nanos: u64) -> usize {
-    // Most requests are cheap.
+    // Small buckets dominate, because most requests are cheap.
     if nanos <= NANOS[0] { 0 } else { NANOS.partition_point(|&bound| bound < nanos) }
 }
 
@@ -185,8 +185,8 @@ impl LaneMetrics {
     /// [`LaneMetrics::arrived`]: the target, or this lane if the target rejects it.
     pub(crate) fn depart(&self, reason: Moved) {
         self.moved[reason as usize].add(1);
-        // A parked connection has not had a request for a long time, and the next sweep counts
-        // again.
+        // A parked connection has not had a request for a long time, and the next sweep counts all
+        // connections again.
         if reason != Moved::Wake {
             self.active.set(self.active.get().saturating_sub(1));
         }

@@ -23,7 +23,7 @@ thread_local! {
     static POOL: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
-/// Limits a lane's blocking threads, which belong to its tokio runtime.
+/// Limits a lane's blocking threads, which are part of its tokio runtime.
 #[derive(Debug)]
 pub(crate) struct Pool {
     lane: Lane,
@@ -89,9 +89,9 @@ pub(crate) fn unpin_current_thread() {
 ///
 /// # Errors
 ///
-/// Returns [`BlockingError`] if the pool is full, which `corelane_requests_refused_total` counts
-/// (reason `pool_full`). If a service returns this error, or an error caused by it, the client gets
-/// `503` with `Retry-After`.
+/// Returns [`BlockingError`] if the pool is full, and counts the call in
+/// `corelane_requests_refused_total` (reason `pool_full`). If a service returns this error, or an
+/// error caused by it, the client gets `503` with `Retry-After`.
 ///
 /// # Panics
 ///

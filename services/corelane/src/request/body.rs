@@ -188,7 +188,7 @@ impl Remaining {
                 watch.proceed();
             } else {
                 watch.wait(cx.waker());
-                // Checked after the waker is registered, so that no expiry is missed.
+                // This check follows the registration of the waker, so that no expiry is missed.
                 if watch.is_expired() {
                     return Poll::Ready(Some(Err(BodyError::TimedOut)));
                 }
@@ -202,8 +202,8 @@ impl Remaining {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(read) = self.read.take() else { return Poll::Ready(None) };
-        // Checked before the first read if the length is known, so that a client waiting for 100
-        // (Continue) does not send the body unnecessarily.
+        // If the length is known, it is checked before the first read, so that a client waiting for
+        // 100 (Continue) does not send the body unnecessarily.
         if self.exceeds_limit(read.saturating_add(self.size_hint().lower())) {
             return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }

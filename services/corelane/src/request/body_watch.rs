@@ -227,7 +227,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let pace = Pace::new(Some(100), 10 * second);
         let (begun, bodies) = (Instant::now(), Bodies::default());
-        // The client sends a byte per second to a service that is waiting, is working or has
+        // The client sends a byte per second while the service is waiting, is working, or has
         // responded.
         for (waits, answered, cuts) in
             [(true, false, &[Cut::SlowBody][..]), (false, false, &[]), (true, true, &[])]

@@ -29,7 +29,7 @@ use crate::message::proxy_header::Proxied;
 pub struct ConnectionInfo {
     /// The client's address: the other end of the TCP connection or, with
     /// [`Listen::proxy_protocol`](crate::Listen::proxy_protocol), the address named by the proxy.
-    /// `None` for a Unix socket. [`client_addr`](crate::client_addr) also sees through HTTP
+    /// `None` for a Unix socket. [`client_addr`](crate::client_addr) also finds clients behind HTTP
     /// proxies.
     pub peer: Option<SocketAddr>,
     /// The address that the client connected to, determined in the same way. Also `None` if the
@@ -71,8 +71,8 @@ pub struct TlsInfo {
 }
 
 /// A TLS client's identity: a subject alternative name of its certificate, either a URI, compared
-/// byte by byte, or a DNS name without a wildcard. IP addresses are not identities, because a pod's
-/// address can pass to another pod.
+/// byte by byte, or a DNS name without a wildcard. IP addresses are not identities, because another
+/// pod can later get a pod's address.
 ///
 /// ```
 /// use corelane::ClientIdentity;
@@ -124,8 +124,8 @@ impl fmt::Display for ClientIdentity {
 }
 
 /// Information about the client that arrived on the connection: the PROXY protocol header and the
-/// result of the TLS handshake. This information stays with a connection that parks or moves.
-/// Without such information, a connection stores only one word.
+/// result of the TLS handshake. This information stays with a connection that parks or moves. If
+/// there is none, the connection stores only one word.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Introduced(Option<Arc<Introduction>>);
 

@@ -91,7 +91,7 @@ impl CurrentRequest for Current {
         let route = self.connection.lane().routes.settle(before.route(), template);
         if route != before.route() {
             self.kind.set(before.on_route(route));
-            // The watchdog and `/lanes` then show the new name while this poll blocks the lane.
+            // If this poll then blocks the lane, the watchdog and `/lanes` show the new name.
             self.connection.lane().shared().running.rename(self.kind.get());
         }
     }
@@ -140,8 +140,8 @@ fn read<T>(read: impl FnOnce(&dyn CurrentRequest) -> T) -> Option<T> {
 /// The current request's connection: the addresses of both ends, the protocol, and TLS. Returns
 /// `None` wherever [`deadline`] returns `None`.
 ///
-/// The result is assembled on each call, with a system call for the local address. Free for
-/// services that never call this function.
+/// Each call assembles the result and makes a system call for the local address. Services that
+/// never call this function pay nothing.
 ///
 /// ```
 /// assert!(corelane::connection().is_none());
@@ -182,8 +182,8 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 /// arrived, or the time in [`RouteLimits`](crate::RouteLimits). When the deadline passes, the
 /// handler is dropped. `None` outside a handler, including in a task that the handler spawned.
 ///
-/// Pass the remaining time on in calls to other services. Check the deadline in long computations,
-/// because code that does not wait cannot be interrupted.
+/// When you call other services, pass on the remaining time. Check the deadline in long
+/// computations, because code that does not wait cannot be interrupted.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -232,11 +232,11 @@ pub fn route() -> Option<String> {
 const TURN: Duration = Duration::from_micros(100);
 
 /// Yields the lane to other requests if this poll of the handler has held it for more than 100 µs.
-/// Otherwise, it is ready at once and costs one clock read.
+/// Otherwise, it returns at once and costs one clock read.
 ///
-/// Call it in compute loops. The handler then never blocks its lane for long, so its requests stay
-/// on the lane however much they compute. It always yields outside a handler, for example in a task
-/// that the handler spawned.
+/// Call it in loops that compute. The handler then never blocks its lane for long, so its requests
+/// stay on the lane no matter how much they compute. Outside a handler, for example in a task that
+/// the handler spawned, it always yields.
 ///
 /// ```
 /// async fn sum(numbers: &[u64]) -> u64 {

@@ -50,7 +50,8 @@ impl<S: HttpService> hyper::service::Service<Request<hyper::body::Incoming>> for
         }
         let watch = in_flight.body_watch();
         let has_body = watch.is_some();
-        // A client that expects 100 (Continue) would send a body that the service does not want.
+        // Otherwise, a client that expects 100 (Continue) would send a body that the service does
+        // not want.
         let discards = has_body && !in_flight.is_http2() && !request.headers().contains_key(EXPECT);
         let request = request.map(|body| Incoming::new(body, watch, discards));
         let reply = if in_flight.is_http2() || has_body || connection.is_unflushed() {

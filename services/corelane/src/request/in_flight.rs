@@ -213,8 +213,9 @@ impl InFlightRequest {
         self.expectation != Expectation::Short && self.is_better_there()
     }
 
-    /// Whether a request that may take long belongs on the slow lane. Once the lane has traffic to
-    /// protect, a request of unknown cost does the least harm on an idle slow lane.
+    /// Whether a request that may take a long time belongs on the slow lane. Once the lane has
+    /// other requests to protect, a request of unknown cost does the least harm on an idle slow
+    /// lane.
     #[cold]
     fn is_better_there(&self) -> bool {
         let established = || self.lane.metrics().finished.get() >= ESTABLISHED;
@@ -302,7 +303,7 @@ impl InFlightRequest {
 
     #[cold]
     fn begin_measured_poll(&self) {
-        // A handler that is called is polled at once.
+        // Once the handler has been called, it is polled at once.
         if self.poll_time.get() == 0 {
             self.poll_time.set(Tick::of_thread());
         }
@@ -363,7 +364,7 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.settle_expected();
         let metrics = self.lane.metrics();
-        // Counted before the request is removed, so that no reader misses its result.
+        // This is counted before the request is removed, so that no reader misses its result.
         metrics.finish(self.kind(), self.status);
         metrics.in_flight.sub(1);
         let mut request_record = self.request_record.take();

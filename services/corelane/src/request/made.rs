@@ -33,8 +33,8 @@ use crate::request::upload::DISCARDED;
 
 /// Maximum bytes that an HTTP/2 stream hands to hyper at a time. The limit is small because hyper
 /// keeps the bytes until the client's window accepts them, and a stream cannot be reset once hyper
-/// has all of its bytes. Much smaller pieces would more often straddle the client's window, which
-/// costs a small extra frame each time.
+/// has all of its bytes. With much smaller pieces, the end of the client's window would more often
+/// fall within a piece, and each of these splits costs a small extra frame.
 const PIECE: usize = 64 * 1024;
 
 const ID_LINE: &[u8] = b"x-request-id: ";
@@ -56,7 +56,8 @@ where
         Ok(response) if response.status().is_informational() => informational(response, in_flight),
         Ok(mut response) => {
             if response.status() == StatusCode::SERVICE_UNAVAILABLE || in_flight.grpc.is_some() {
-                // Set by a server behind this one whose handler did run.
+                // The service may have copied this header from a server behind it, whose handler
+                // did run.
                 response.headers_mut().remove(NOT_STARTED);
             }
             if in_flight.grpc.is_some() && problem::is_document(response.headers()) {
@@ -77,8 +78,8 @@ fn refused<B>(problem: Problem, in_flight: &InFlightRequest) -> Response<Either<
     reply.map(own)
 }
 
-/// The response for a status that is final only as an upgrade offered by the client (RFC 9110
-/// section 15.2).
+/// The response for a status that is final only if the client offered an upgrade (RFC 9110 section
+/// 15.2).
 #[cold]
 #[inline(never)]
 fn informational<A, B>(
@@ -279,7 +280,7 @@ where
                 None => request_record.give(0, true),
             }
         }
-        // The plain path knows whether a response is complete.
+        // On the plain path, the connection itself knows whether a response is complete.
         if !this.in_flight.plain {
             let streams = match &polled {
                 Poll::Pending => true,

@@ -1,4 +1,4 @@
-//! Requests that another thread serves for a lane. Slow lanes implement this interface.
+//! The interface to other threads that serve requests for a lane, which slow lanes implement.
 
 use std::any::Any;
 use std::fmt::{self, Debug};

@@ -19,8 +19,8 @@ impl Pace {
         self.grace
     }
 
-    /// Time that the client has left. The client had `left`, has since kept the server waiting for
-    /// `passed`, and has sent or read `bytes`. A client that is too slow has no time left.
+    /// Time that the client has left, given that it had `left`, has since kept the server waiting
+    /// for `passed`, and has sent or read `bytes`. A client that is too slow has no time left.
     ///
     /// Each byte adds time at this rate, up to the grace period: after a burst, a client may pause
     /// for as long as a client that has just started.

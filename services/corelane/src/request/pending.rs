@@ -1,7 +1,7 @@
 //! A lane's waiting requests, in the queue or inside their handlers.
 //!
-//! Requests that finish in their first poll are not recorded, so deadlines and drain reports cost
-//! these requests nothing.
+//! A request that finishes in its first poll is not recorded, so deadlines and drain reports cost
+//! it nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 //!
 //! A cheap request starts at once if a slot is free and not reserved for a waiting request. All
 //! other requests are queued. The lane polls its sockets between queued requests, which it starts
-//! one at a time. A cheap request therefore waits for at most one slow handler rather than for all
-//! slow handlers in the same batch.
+//! one at a time. A cheap request therefore waits for at most one slow handler instead of all slow
+//! handlers in the same batch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -69,9 +69,9 @@ impl Queue {
         if self.turns.may_start(expected) {
             return Admission::Start(Slot::take(self));
         }
-        // This time excludes the request itself, which does not delay its own start. Otherwise a
-        // route whose estimate once exceeded the timeout would be rejected forever, and the
-        // estimate could never improve.
+        // This time excludes the request itself, because a request does not delay its own start.
+        // Otherwise, a route whose estimate once exceeded the timeout would be rejected forever,
+        // and its estimate could never improve.
         let before = self.metrics().expected.get().saturating_sub(expected);
         let late = Duration::from_nanos(before) > self.timeout;
         if late || self.turns.is_full() {
@@ -99,7 +99,7 @@ impl Queue {
     }
 
     /// The place where the first waiting request starts, or `None` if it cannot start yet. An idle
-    /// lane takes the request if the requests behind it would otherwise wait too long.
+    /// lane takes the request if the requests behind it would otherwise have to wait too long.
     fn turn(self: &Rc<Self>, first: &Ranked, has_slot: bool) -> Option<Turn> {
         let behind = self.metrics().expected.get().saturating_sub(first.expected);
         let behind = Duration::from_nanos(behind);
@@ -198,8 +198,8 @@ impl Drop for Slot {
 }
 
 /// Expected lane time, in nanoseconds, below which a request starts on its own lane without waiting
-/// for its turn. Waiting or moving would cost the request more time than it would save other
-/// requests.
+/// for its turn. For such a short request, waiting or moving would take more time than it would
+/// save for other requests.
 pub const BRIEF: u64 = 100_000;
 
 /// A request is queued as if it had arrived this multiple of its expected time later. Cheap
@@ -216,7 +216,8 @@ pub struct Turns<T> {
     running: Tally,
     waiting: RefCell<BTreeMap<Place, T>>,
     arrivals: Cell<u64>,
-    /// Whether the next free slot is reserved, because a waiting request found every slot taken.
+    /// Whether the next free slot is reserved because every slot was taken when a request had to
+    /// wait.
     owed: Cell<bool>,
 }
 

@@ -1,6 +1,6 @@
 //! Request records, which hold the id, trace and durations for observers.
 //!
-//! A record is boxed, so a request without a record carries only an empty word. Boxes are reused.
+//! Records are boxed, so a request without a record needs only one word. Boxes are reused.
 
 use std::cell::RefCell;
 use std::fmt;

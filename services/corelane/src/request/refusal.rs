@@ -38,7 +38,7 @@ pub(super) fn overloaded(lane: &LaneState) -> Problem {
         .header(RETRY_AFTER, HeaderValue::from(wait))
 }
 
-/// The response for requests that arrive while clients leave earlier responses unread.
+/// The response to requests that arrive while clients are not reading earlier responses.
 pub(super) fn crowded() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
         .detail("too many bytes of other responses wait for their clients")

@@ -60,9 +60,9 @@ pin_project! {
 /// A request that its service has not received.
 enum Step<S> {
     /// The request has not been polled yet. hyper calls the service for many HTTP/2 streams at once
-    /// and polls them one by one, so the admission of later streams can use the cost of earlier
-    /// streams. hyper may call the service for an HTTP/1.1 request while the previous response is
-    /// still waiting for its client.
+    /// and polls them one by one. The cost of earlier streams is therefore known when later streams
+    /// are admitted. hyper may call the service for an HTTP/1.1 request while the previous response
+    /// is still waiting for its client.
     Arrived(Call<S>),
     Waiting(Queued, Call<S>),
     Refused(Box<Problem>),
@@ -100,7 +100,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, work)
     }
 
-    /// A request that is admitted when it is first polled.
+    /// A request that will be admitted when it is first polled.
     pub(super) fn arrived(
         service: &S,
         request: Request<Incoming>,
@@ -110,7 +110,7 @@ impl<S: HttpService> Reply<S> {
         Reply::new(in_flight, Progress::outside(Step::Arrived(call)))
     }
 
-    /// A request that the service does not receive.
+    /// A request that the service will not receive.
     pub(super) fn refused(
         in_flight: Box<InFlightRequest>,
         reason: RequestRefusal,
@@ -330,7 +330,7 @@ impl<S: HttpService> Future for Reply<S> {
     }
 }
 
-/// Registers a waiting request once. Nothing can have expired since this poll began.
+/// A waiting request is registered only once. Nothing can have expired since this poll began.
 fn wait<T>(
     pending: &mut Option<PendingRequest>,
     in_flight: &InFlightRequest,

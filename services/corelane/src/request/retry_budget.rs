@@ -1,11 +1,11 @@
 //! Marks rejected requests that a proxy may send to another replica.
 //!
-//! A proxy that retries every rejected request multiplies the load of an already overloaded fleet.
-//! Proxies cannot see the overload, but each replica knows how much of its load it rejects, so it
-//! marks at most one rejected request per [`COST`] finished requests. If a fleet finishes `f`
-//! requests, at most `f / COST` of them are retries. The load therefore grows to at most `COST /
-//! (COST - 1)` = 1.2 times the requests that clients sent. Each lane also allows a burst after a
-//! quiet period.
+//! If a proxy retried every rejected request, it would multiply the load on a fleet that is already
+//! overloaded. Proxies cannot see the overload, but each replica knows how much of its load it
+//! rejects. It therefore marks at most one rejected request per [`COST`] finished requests. If a
+//! fleet finishes `f` requests, at most `f / COST` of them are retries. The load therefore grows to
+//! at most `COST / (COST - 1)` = 1.2 times the requests that clients sent. Each lane also allows a
+//! burst after a quiet period.
 
 use std::cell::Cell;
 

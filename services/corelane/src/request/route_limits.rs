@@ -61,9 +61,9 @@ pub struct RouteLimits {
     /// 9113 section 6.5.2).
     pub header_bytes: Option<usize>,
     /// Maximum time from a request's header to its response head, above or below
-    /// [`Timeouts::request`](crate::Timeouts::request). Both [`deadline`](crate::deadline) and the
-    /// `503`, which may be up to a second late, follow this limit. Time spent in the queue before
-    /// the call counts.
+    /// [`Timeouts::request`](crate::Timeouts::request). This limit determines
+    /// [`deadline`](crate::deadline) and the time of the `503`, which may be up to a second late.
+    /// The time in the queue before the call counts towards the limit.
     pub request: Option<Duration>,
 }
 

@@ -63,7 +63,8 @@ impl Routes {
 
     /// `None` if there is no room.
     fn learn(&self, template: &str) -> Option<usize> {
-        // If lanes learn at the same time, each slot keeps the template that came first.
+        // If several lanes learn templates at the same time, each slot keeps the template that came
+        // first.
         let mut slots = self.learnt.iter();
         let slot = slots.position(|slot| slot.get_or_init(|| template.to_owned()) == template)?;
         Some(self.names.len() + slot)
@@ -121,7 +122,7 @@ impl LaneRoutes {
         self.learnt.borrow().matcher.at(path).map_or(other, |found| *found.value)
     }
 
-    /// Route index of a request that was found at `index` and whose service names this template.
+    /// Route index of a request whose path matched `index` and whose service names this template.
     /// Templates from the settings take precedence.
     #[inline]
     pub(crate) fn settle(&self, index: usize, template: &str) -> usize {
@@ -144,8 +145,8 @@ impl LaneRoutes {
         if !learnt.known.contains(&index) {
             learnt.known.push(index);
             self.has_learnt.set(true);
-            // A template that conflicts with another template still names its requests after the
-            // service has been called.
+            // A template that conflicts with another one can still name its requests, but only
+            // after the service has been called.
             if let Err(error) = learnt.matcher.insert(template, index) {
                 tracing::debug!(template, %error, "a route is not matched before its call");
             }

@@ -24,7 +24,7 @@ const BYTES: usize = 32 * 1024;
 /// its time copying.
 pub(crate) const REPLY: usize = 4096;
 
-/// Maximum expected handler time that a response may wait for, in nanoseconds.
+/// Maximum expected handler time, in nanoseconds, for which a response may wait.
 const DELAY: u64 = 100_000;
 
 pub(crate) trait Sender {

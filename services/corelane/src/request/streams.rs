@@ -32,7 +32,8 @@ impl Streams {
         self.upgrade.replace(Some(exchange));
     }
 
-    /// The upgrade for the task that is about to start, if that task sends an upgrade's output.
+    /// The upgrade for the task that is about to start, if that task sends the output of an
+    /// upgrade.
     pub(crate) fn take_upgrade(&self) -> Option<Box<Exchange>> {
         self.upgrade.take()
     }

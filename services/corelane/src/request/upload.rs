@@ -65,8 +65,8 @@ impl BodyReader {
         }
         let told = inside.reader.replace(cx.waker().clone()).is_some();
         drop(inside);
-        // The connection is woken once per piece: it polls the service in its own task, so each
-        // wake-up would otherwise cause another wake-up.
+        // The connection is woken only once per piece. It polls the service in its own task, so
+        // each wake-up would otherwise cause another one.
         if !told {
             self.pipe.connection.wake();
         }

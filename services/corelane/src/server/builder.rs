@@ -70,8 +70,8 @@ impl Builder {
         self
     }
 
-    /// Proxies in front of the server that are trusted to name their client's address, which
-    /// [`client_addr`](crate::client_addr) returns. Default: none.
+    /// Proxies in front of the server whose header the server trusts for the client's address,
+    /// which [`client_addr`](crate::client_addr) returns. Default: none.
     ///
     /// List every proxy that a request may pass through, and nothing else: a client at a trusted
     /// address can claim any address.
@@ -80,8 +80,8 @@ impl Builder {
         self
     }
 
-    /// The header that trusted proxies set to their client's address. Choose the header that all of
-    /// them write, because a client may send the other header with any content. Default:
+    /// The header in which trusted proxies pass on their client's address. Choose the header that
+    /// all of them set, because a client can send the other header with any content. Default:
     /// [`ForwardedHeader::XForwardedFor`].
     pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
         self.0.trust.header = header;
@@ -162,7 +162,7 @@ impl Builder {
     /// [`Placement::LeastLoaded`] chooses. It also determines which requests are rejected at once
     /// because they would wait longer than [`Timeouts::request`]. If every route is `other`, all
     /// requests with the same method are assumed to cost the same. Metrics, logs and `/lanes` also
-    /// name requests by route.
+    /// show requests by route.
     ///
     /// This setting does not route requests. You do not need it if the service names its routes
     /// itself: with axum, through the `corelane::axum::LearnRoutes` layer (feature `axum`), and
@@ -235,10 +235,10 @@ impl Builder {
         self
     }
 
-    /// Time for which an HTTP/1.1 connection must be idle, or must wait for the rest of a header,
-    /// before it is parked. A parked connection costs little more than its socket until its first
-    /// byte wakes it. Clients do not notice, and timeouts still apply. `None` disables parking.
-    /// Default: 5 s. Minimum: 100 ms.
+    /// How long an HTTP/1.1 connection must be idle, or wait for the rest of a header, before it is
+    /// parked. A parked connection costs little more than its socket until its first byte wakes it.
+    /// Clients do not notice, and timeouts still apply. `None` disables parking. Default: 5 s.
+    /// Minimum: 100 ms.
     ///
     /// One sweep per lane checks this time, like deadlines ([`Timeouts`]), so parking may happen up
     /// to a second late.

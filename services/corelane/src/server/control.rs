@@ -52,7 +52,7 @@ pub(crate) enum Stop {
 impl ServerHandle {
     /// Starts the drain, like SIGTERM. Does nothing if a drain has already started.
     pub fn drain(&self) {
-        // A server that has stopped does not need a drain.
+        // If the server has stopped, it does not need a drain.
         let _ = self.requests.send(Stop::Drain("the program"));
     }
 
@@ -104,8 +104,8 @@ async fn walk(shared: &Shared, drain: &Drain, mut requests: UnboundedReceiver<St
     let calm = async {
         sleep_until(begun + drain.settle).await;
         shared.listeners.finish_handshakes(begun + drain.deadline).await;
-        // This line is logged first, because lanes without connections end at once and log their
-        // end.
+        // This line is logged first, because lanes without connections end at once and then log
+        // their end.
         let (in_flight, upgraded) = (shared.lanes.in_flight(), shared.lanes.upgraded());
         tracing::info!(in_flight, upgraded, "drain: closing");
         shared.advance(Phase::Closing);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// One user's view of a dependency, such as a lane's view of a database, created by
+/// The view that one user has of a dependency, such as a lane's view of a database, created by
 /// [`ServerHandle::dependency`](crate::ServerHandle::dependency). The dependency is up until it is
 /// reported otherwise.
 ///
@@ -13,8 +13,8 @@ use std::time::Instant;
 /// then shows the reason and the start of the outage, and the `corelane_dependency_up` metric is 0.
 /// The server stays ready and still serves requests that do not need the dependency. Otherwise, a
 /// shared failure would make all replicas unready at once. Use [`Dependency::required`] if the
-/// service cannot work without it. Before the state is known, [`Dependency::pending`] keeps the
-/// server unready, because requests would only wait.
+/// service cannot work without it. Until the state is known, [`Dependency::pending`] keeps the
+/// server unready, because requests would only have to wait.
 ///
 /// A view that has been dropped no longer counts.
 ///

@@ -128,7 +128,7 @@ impl Server {
     ///
     /// Neither `factory` nor a handler may block, because that blocks the lane and all its clients.
     /// `tokio::runtime::Handle::block_on` and `tokio::task::block_in_place` panic there, and the
-    /// client gets `500`. Calling `block_on` on another runtime waits forever if its future needs
+    /// client gets `500`. Calling `block_on` on another runtime blocks forever if its future needs
     /// this lane. Await operations instead, or use [`blocking`](crate::blocking).
     ///
     /// For a factory that awaits or fails, use [`Server::try_serve`].
@@ -229,7 +229,7 @@ impl Server {
         let (sources, listeners) = accept::sources(inboxes, self.ports, lanes)
             .map_err(Error::system("copying a listener"))?;
         let controller = spawn(Thread::Admin, &events, move || controller.run())?;
-        // Wait before serving: a signal that arrives before its handler is installed would
+        // Wait before serving, because a signal that arrives before its handler is installed would
         // terminate the process without a drain. If the thread fails to start, `recv` fails, and
         // the thread's end is reported as usual.
         let _ = is_armed.recv();

@@ -13,9 +13,9 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowLanes {
-    /// Time for which a handler may hold its lane without waiting before its kind of request counts
-    /// as slow. Time during which the handler waits is not counted. Default: 500 µs. Range: 20 µs
-    /// to 1 s.
+    /// How long a handler may hold its lane without waiting before its kind of request counts as
+    /// slow. Time during which the handler waits is not counted. Default: 500 µs. Range: 20 µs to 1
+    /// s.
     pub bound: Duration,
     /// Minimum share of a CPU for a slow lane that has work while its lane is busy. Default: 0.15.
     /// Range: 0.01 to 0.5. Doubled while a request has used half of its time limit.
@@ -37,8 +37,8 @@ impl SlowLanes {
     pub(crate) const MOST: f64 = 0.5;
 
     /// Amount of work, either expected or already done by one handler, above which a lane's
-    /// requests go to idle lanes. A lane finishes a smaller amount before a low-priority thread is
-    /// certain to have started.
+    /// requests go to idle lanes. The lane itself finishes a smaller amount before a low-priority
+    /// thread is certain to have started.
     pub(crate) fn backlog(&self) -> Duration {
         4 * self.bound
     }

@@ -1,8 +1,8 @@
 //! The slow lane's share of the CPU while its lane is busy.
 //!
-//! A `SCHED_IDLE` thread runs only while its CPU is otherwise idle, and needs a privilege to leave
-//! that policy. The lane itself therefore waits for a while if the slow lane got less than its
-//! share.
+//! A `SCHED_IDLE` thread runs only while its CPU is otherwise idle, and it needs a privilege to
+//! leave that policy. Therefore, the lane itself pauses for a while if the slow lane got less than
+//! its share.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::base::clock::Tick;
 use crate::slow::handover::Handover;
 use crate::slow::settings::SlowLanes;
 
-/// Interval between checks of a slow lane that has work. A lane that is blocked or has long turns
+/// Interval between checks of a slow lane that has work. If a lane is blocked or has long turns, it
 /// checks later and therefore waits longer.
 const EVERY: Duration = Duration::from_millis(4);
 
@@ -28,8 +28,8 @@ const LEAST: f64 = 50e-6;
 struct Debt(f64);
 
 impl Debt {
-    /// Adds the slow lane's share of `elapsed` and subtracts the time that it `got`. A surplus is
-    /// remembered as long as a deficit.
+    /// Adds the slow lane's share of `elapsed` and subtracts the time that the slow lane `got`. A
+    /// surplus is remembered as long as a deficit.
     fn add(&mut self, share: f64, elapsed: Duration, got: Duration) {
         let most = longest_wait(share, elapsed);
         let owed = self.0 + share * elapsed.as_secs_f64() - got.as_secs_f64();

@@ -29,7 +29,7 @@ const KEPT: usize = 64 * 1024;
 
 pub(super) type ReplySlot<S> = Pin<Box<ReplyState<S>>>;
 
-/// Errors are also responses, so a response cannot fail.
+/// This cannot fail, because errors are also turned into responses.
 type HeadResult<S> = Result<Made<S>, Infallible>;
 
 pin_project! {
@@ -51,7 +51,8 @@ impl<S: HttpService> ReplyState<S> {
     }
 
     /// Polls for the next bytes of the body. Returns `None` after the last byte. Omits trailers,
-    /// because no plain request announces that its client accepts them (RFC 9110 section 6.5.1).
+    /// because a plain request cannot announce that its client accepts them (RFC 9110 section
+    /// 6.5.1).
     pub(super) fn poll_data(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -13,9 +13,9 @@ use crate::transport::resting::Leave;
 pub struct Chaos {
     /// The same seed selects the same connections if clients behave the same.
     pub seed: u64,
-    /// One wait in this many ends with a move to another lane. 0 disables moves.
+    /// One in this many waits ends with a move to another lane. 0 disables moves.
     pub move_one_in: u64,
-    /// One wait in this many ends in the parking lot. 0 disables parking.
+    /// One in this many waits ends in the parking lot. 0 disables parking.
     pub park_one_in: u64,
     /// Whether lanes always lend their connections, as if a handler were blocking the lanes.
     pub lend: bool,
@@ -28,7 +28,7 @@ pub struct Chaos {
 pub enum Rule {
     /// The connection has served a request since it arrived.
     ServedHere,
-    /// A partially read head leaves with its connection.
+    /// A partially read head moves with its connection.
     Unread,
 }
 

@@ -36,8 +36,8 @@ use crate::transport::upgrade::{UpgradableStream, upgrade};
 const STREAMS: u32 = 100;
 
 /// Bytes of request bodies that an HTTP/2 client may send before the service reads them, per stream
-/// and per connection. HTTP/2's default (64 KiB) slows down uploads, whereas 1,000 connections
-/// could hold 1 GiB at hyper's default (1 MiB).
+/// and per connection. HTTP/2's default (64 KiB) would slow down uploads, whereas with hyper's
+/// default (1 MiB), 1,000 connections could hold 1 GiB.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
@@ -54,9 +54,9 @@ const SEND_BUFFER: usize = 64 * 1024;
 
 /// Maximum streams that a client opens and resets before they are processed, and maximum streams
 /// that the server resets because of client errors. The connection ends at the next reset after
-/// that (rapid reset, CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The maximum equals the
-/// number of concurrent streams, because a proxy may cancel all of them while a handler is blocking
-/// the lane.
+/// that (rapid reset, CVE-2023-44487, and "MadeYouReset", CVE-2025-8671). The maximum is as high as
+/// the number of concurrent streams, because a proxy may cancel all of them while a handler is
+/// blocking the lane.
 const RESET_STREAMS: usize = 100;
 const ERROR_STREAMS: usize = 100;
 
@@ -77,9 +77,9 @@ impl HttpSettings {
         // The lane's sweep checks deadlines, which saves a hyper timer per request.
         http1
             .header_read_timeout(None)
-            // Otherwise hyper reads during a request, allocates a buffer for that, and drops a
-            // complete request followed by a close. Corelane's stream checks for a close only while
-            // a request is waiting.
+            // Otherwise, hyper would read during a request, allocate a buffer for that, and drop a
+            // complete request that is followed by a close. Corelane's stream checks for a close
+            // only while a request is waiting.
             .half_close(true)
             .max_buf_size(limits.header_bytes);
         // With an explicit limit, hyper clears its field table for each request, which takes about
@@ -230,8 +230,8 @@ fn poll_http1<S: HttpService>(
         if is_cut || connection.is_leaving() {
             return Poll::Ready(End::Done(result));
         }
-        // hyper keeps a rejected upgrade. When the connection ends, hyper gives the stream to that
-        // upgrade once, including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`).
+        // hyper remembers a rejected upgrade. When the connection ends, hyper hands the stream to
+        // that upgrade, including unwritten bytes (hyper 1.12.0, `Dispatched::Upgrade`).
         ended(connection, result);
         return Pin::new(http).poll(cx).map(End::Done);
     }

@@ -77,8 +77,8 @@ pub(crate) const FINAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) async fn dismiss(lane: &LaneState, mut socket: TcpStream, problem: Problem) {
     let final_response = async {
         say(lane, &mut socket, problem, true).await?;
-        // Closing with unread input would reset the connection and could lose the response (RFC
-        // 9112 section 9.6), so read until the client closes.
+        // Read until the client closes. If the socket were closed while input is unread, the
+        // connection would be reset and the response could be lost (RFC 9112 section 9.6).
         let mut unread = [0; 1024];
         while socket.read(&mut unread).await? > 0 {}
         io::Result::Ok(())

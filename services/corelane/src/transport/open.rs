@@ -156,8 +156,8 @@ async fn accept(
     if poll_fn(|cx| socket.poll_peek(cx, &mut ReadBuf::new(&mut first))).await? == 0 {
         return Ok(None);
     }
-    // Boxed, and allocated only after the first byte, because a handshake needs over a kilobyte,
-    // which plain or silent connections should not have to pay for.
+    // Boxed, and allocated only after the first byte. A handshake needs over a kilobyte, which
+    // plain or silent connections should not have to pay for.
     Box::pin(answer(first[0], socket, tls, connection, lane)).await
 }
 
@@ -169,8 +169,8 @@ async fn answer(
     connection: Rc<Connection>,
     lane: &LaneState,
 ) -> io::Result<Option<Opened>> {
-    // A method starts with a letter, a TLS record with its type: 22 for a handshake (RFC 8446
-    // section 5.1).
+    // A method starts with a letter, whereas a TLS record starts with its type, which is 22 for a
+    // handshake (RFC 8446 section 5.1).
     if first.is_ascii_alphabetic() {
         lane.metrics().refuse(Refusal::PlainHttp);
         let problem = Problem::new(StatusCode::BAD_REQUEST, "plain-http")
@@ -248,7 +248,7 @@ async fn detect(mut socket: Socket, connection: Rc<Connection>) -> io::Result<Op
     }
 }
 
-/// Allocates no memory before the first byte, because a client may connect long before its first
+/// No memory is allocated before the first byte, because a client may connect long before its first
 /// request.
 fn poll_first(
     socket: &mut Socket,

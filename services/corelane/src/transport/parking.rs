@@ -53,9 +53,9 @@ fn wake_ready<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>
     more
 }
 
-/// Ends overdue connections. Each turn first handles requests waiting in their sockets. A lane that
-/// was blocked therefore does not time out input that has arrived, and no client waits for the
-/// whole sweep.
+/// Ends overdue connections. Each turn first handles requests waiting in their sockets. Therefore,
+/// a lane that was blocked does not time out clients whose input has already arrived, and no client
+/// has to wait for the whole sweep.
 async fn sweep_parked<S: HttpService>(host: &Rc<LaneService<S>>, events: &mut Vec<Event>) {
     let lane = &host.lane;
     let mut from = 0;

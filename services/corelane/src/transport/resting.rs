@@ -1,4 +1,4 @@
-//! A connection for which no lane holds state.
+//! A connection at rest, for which no lane holds any state.
 
 use std::io;
 use std::sync::Arc;

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A plan moves half of the difference between two lanes, so it cannot reverse the difference. The
-//! lane picks the connections: it compares the load that each connection caused during the
-//! observation with [the rest](Transfer::take) of the plan. If a single connection keeps the lane
-//! busy, the lane does not hand over any connection and the plan fails.
+//! lane itself picks the connections: it compares the load that each connection caused during the
+//! observation with [what is left](Transfer::take) of the plan. If a single connection keeps the
+//! lane busy, the lane does not hand over any connection and the plan fails.
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,14 @@ use crate::metrics::{Moved, PlanOutcome};
 const TICK: Duration = Duration::from_millis(10);
 const SLOW_TICK: Duration = Duration::from_millis(100);
 
-/// A lane below this busy share cannot exceed [`BUSY`] any time soon.
+/// A lane below this busy share will not exceed [`BUSY`] soon.
 const STIRRING: f64 = 0.4;
 
 const TICK_SHARE: f64 = 0.3;
 
-/// Smoothing time in seconds for the rounds of saturated lanes. The policy compares amounts of work
-/// and ignores their timing: a lane that briefly loses its CPU must keep its connections.
+/// Time constant, in seconds, for smoothing the rounds of saturated lanes. The policy compares
+/// amounts of work and ignores their timing, because a lane that briefly loses its CPU must keep
+/// its connections.
 const ROUND_WINDOW: f64 = 0.5;
 
 /// Lanes are uneven if one lane's busy share exceeds this value and exceeds another lane's by
@@ -39,16 +40,16 @@ pub(super) const DIFFERENCE: f64 = 0.25;
 /// compares their rounds.
 const SATURATED: f64 = 0.9;
 
-/// Rounds are uneven if one round is at least this many times as long as another and also longer by
-/// [`GRAIN`].
+/// Rounds are uneven if one round is at least this many times as long as another and is also at
+/// least [`GRAIN`] longer.
 const ROUNDS: f64 = 1.5;
 const GRAIN: f64 = 100e-6;
 
-/// Time for which lanes must be uneven before a plan starts.
+/// Minimum time that lanes must be uneven before a plan starts.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Time for observing connections and then for moving them. It is extended up to [`LONGEST`], so
-/// that each connection is likely to have had one or two requests.
+/// Time for observing connections, and again for moving them. It is extended up to [`LONGEST`] so
+/// that most connections will have had one or two requests.
 const OBSERVATION: Duration = Duration::from_millis(30);
 const TRANSFER_TIME: Duration = Duration::from_millis(50);
 const REQUESTS: f64 = 1.5;
@@ -56,8 +57,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 const MOST: u32 = 4;
 
-/// Factor by which a plan's first connection may exceed the budget: with two connections on a lane,
-/// each causes about half the load, or slightly more.
+/// Factor by which the first connection of a plan may exceed the budget. If a lane has two
+/// connections, each causes about half the load or slightly more.
 const SLACK: f64 = 1.25;
 
 /// Pause after a plan that moved something. Each consecutive plan without effect doubles the pause,
@@ -67,17 +68,17 @@ const DOUBLINGS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// Wall-clock time for which the lane has been busy since it started, including the running
+    /// Total wall-clock time that the lane has been busy since it started, including the running
     /// handler.
     pub(super) busy: Duration,
     /// Requests finished since the lane started.
     pub(super) requests: u64,
     /// Number of connections that have had a request since the last sweep.
     pub(super) active: u64,
-    /// Load that the lane has handed over for its current plan.
+    /// Load that the lane has handed over under its current plan.
     pub(super) given: Spent,
-    /// Whether the lane has been blocked since the last step was sent and therefore has not
-    /// received it.
+    /// Whether a handler has been blocking the lane since the last step was sent, so that the lane
+    /// has not received it.
     pub(super) unresponsive: bool,
 }
 
@@ -111,8 +112,8 @@ impl Transfer {
         Transfer { to, why, left, connections: MOST, begun: false }
     }
 
-    /// Whether a connection with this load leaves the lane. Moving an idle connection has no
-    /// effect.
+    /// Whether a connection with this load leaves the lane. An idle connection stays, because
+    /// moving it would have no effect.
     pub(crate) fn take(&mut self, takes: f64) -> bool {
         let slack = if self.begun { 1.0 } else { SLACK };
         let goes = self.connections > 0 && takes > 0.0 && takes <= self.left * slack;
@@ -147,8 +148,8 @@ enum PlanStage {
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     last: Sample,
-    /// Seconds of busy time reported in one tick that belong to earlier ticks: an event loop
-    /// updates its counter only after many polls.
+    /// Seconds of busy time that are reported in one tick but belong to earlier ticks, because an
+    /// event loop updates its counter only after many polls.
     owed: f64,
     busy: f64,
     work: f64,
@@ -166,8 +167,8 @@ impl Gauge {
         self.work += weight * (busy - self.work);
         let ended = sample.requests.saturating_sub(self.last.requests) as f64;
         self.rate += weight * (ended / passed - self.rate);
-        // The time of a handler that has returned reappears when the event loop updates its
-        // counter.
+        // When the event loop updates its counter, the counter includes the time of handlers that
+        // have already returned.
         let busy = sample.busy.max(self.last.busy);
         self.last = Sample { busy, ..sample };
     }
@@ -185,7 +186,7 @@ pub(super) struct Policy {
     state: PlanStage,
     /// Consecutive plans that had no effect and have not been forgiven yet.
     failures: u32,
-    /// The time when lanes were last uneven or a failure was last forgiven.
+    /// The time when lanes were last uneven or a failed plan was last forgiven.
     restless: Option<Instant>,
     /// Outcome of the last plan, until it is read.
     outcome: Option<PlanOutcome>,
@@ -308,11 +309,11 @@ impl Policy {
         self.lanes[uneven.from].last.unresponsive && now < told + LONGEST
     }
 
-    /// Time that the lane is given, at least `least`.
+    /// Time that the lane gets for the step, at least `least`.
     fn patience(&self, uneven: &Uneven, least: Duration) -> Duration {
         let Gauge { last, rate, .. } = self.lanes[uneven.from];
         let longest = LONGEST.as_secs_f64();
-        // No request has finished, which means that requests are slow.
+        // No request has finished, so requests are slow.
         let each = if last.active > 0 { REQUESTS * last.active as f64 / rate } else { 0.0 };
         least.max(Duration::from_secs_f64(each.min(longest)))
     }

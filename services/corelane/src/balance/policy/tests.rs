@@ -54,8 +54,9 @@ impl World {
         self.clients.iter().filter(|client| client.lane == lane).count()
     }
 
-    /// Share of the lane's time for each connection: its demand if all demands fit. Otherwise
-    /// connections alternate in proportion to the work per turn.
+    /// Share of the lane's time that each connection gets. If all demands fit, each connection gets
+    /// its demand. Otherwise, connections take turns, and their shares are proportional to the work
+    /// per turn.
     fn shares(&self, lane: usize) -> Vec<f64> {
         let of_lane = self.clients.iter().filter(|client| client.lane == lane);
         let turns: f64 = of_lane.map(|client| client.wants * client.cost).sum();
@@ -165,7 +166,7 @@ fn one_hot_connection_stays_and_is_looked_at_ever_more_rarely() {
         let mut world = World::new(2, all);
         world.run(60);
         assert_eq!(world.moved, 0);
-        // If only the cool-down delayed plans, 250 plans would fit into 60 s.
+        // With only the cool-down between plans, 250 plans would fit into 60 s.
         assert!((1..=12).contains(&world.observed), "{} plans", world.observed);
         assert_eq!(world.outcomes, vec![PlanOutcome::Futile; world.observed as usize]);
     }

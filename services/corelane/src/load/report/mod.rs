@@ -1,4 +1,5 @@
-//! Load reports: responses that carry this server's load to the load balancer in front of it.
+//! Load reports: response headers that tell the load balancer in front of this server how busy the
+//! server is.
 //!
 //! The admin thread reads the lanes' counters ten times a second ([`sampler`]) and publishes one
 //! header value, which lanes add to responses ([`publish`]).
@@ -44,10 +45,10 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// A new report appears every 100 ms, and each connection carries it once, in its next response.
 /// Below 0.1 finished requests per second, the server does not send a report, because an idle
-/// server has no information about the cost of a request.
+/// server cannot measure the cost of a request.
 ///
 /// Envoy 1.40 ignores an entire report that contains an unknown key. Its
-/// `error_utilization_penalty` defaults to 0, which disables `eps`. While all replicas are below
+/// `error_utilization_penalty` defaults to 0, so `eps` has no effect. While all replicas are below
 /// 2%, the weights follow the number of requests that each replica handled before.
 ///
 /// ```
@@ -197,7 +198,7 @@ impl LatestReport {
     }
 
     fn refresh(&self) {
-        // Lanes do not wait for the lock: it is free again before the next response.
+        // Lanes do not wait for the lock, because it will be free again before the next response.
         let Ok(slot) = self.published.report.try_lock() else { return };
         // Copied because lanes must not share a reference count.
         let copy = slot.as_ref().and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());

@@ -93,9 +93,9 @@ struct LaneUse {
 impl LaneUse {
     /// The busy part of `elapsed`.
     ///
-    /// A lane updates its counter at the end of a turn and would look idle during a long turn. If
-    /// the event loop has not waited since the last reading, the whole interval is counted now and
-    /// subtracted from the later update.
+    /// A lane updates its counter only at the end of a turn, so it would look idle during a long
+    /// turn. If the event loop has not waited since the last reading, the whole interval is
+    /// therefore counted now and subtracted from the later update.
     fn busy(&mut self, elapsed: Duration, now: &Reading) -> Duration {
         let added = now.busy.saturating_sub(self.last.busy);
         let waiting = now.waits % 2 == 1;

@@ -81,7 +81,7 @@ struct KindTimes {
 
 #[derive(Debug, Default)]
 struct KindCosts {
-    /// Stored next to the mean, because each request reads both.
+    /// Stored next to the mean, because both are read for each request.
     tail: Tail,
     lane: KindTimes,
     /// From the start of the handler to the response head, including waits.
@@ -126,7 +126,8 @@ impl LoadTable {
         }
     }
 
-    /// Records whether the service declares a route slow. Call this only on the lane's thread.
+    /// Records whether the service has declared that a route is slow. Call this only on the lane's
+    /// thread.
     pub(crate) fn fix(&self, route: usize, slow: bool) {
         for method in 0..METHODS.len() {
             let kind = KindIndex::new(route, method);
@@ -232,7 +233,8 @@ fn add_up<'a>(sums: impl Iterator<Item = &'a Sums>) -> Moments {
 const WINDOW: u64 = 128;
 
 /// Share of long polls at which a kind becomes slow, and the lower share at which it stops being
-/// slow. Two bounds prevent a kind near one bound from changing state with each request.
+/// slow. With two different bounds, a kind that is close to one of them does not change state with
+/// each request.
 const SLOW_FROM: u64 = ONE / 100;
 const SLOW_UNTIL: u64 = ONE / 400;
 
@@ -254,7 +256,7 @@ const FIXED: u64 = SLOW << 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     Short,
-    /// Usually only short polls, but a recent request of the kind had a long poll.
+    /// The kind usually has only short polls, but one of its recent requests had a long poll.
     Doubtful,
     Long,
     /// Not observed yet.
@@ -275,7 +277,7 @@ pub(crate) struct LongestPoll {
 struct Tail(Count);
 
 impl Tail {
-    /// The expected behaviour of the next request of this kind. Most kinds have never had a long
+    /// How the next request of this kind is expected to behave. Most kinds have never had a long
     /// poll.
     #[inline]
     fn expectation(&self) -> Expectation {

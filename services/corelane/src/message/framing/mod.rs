@@ -11,8 +11,8 @@
 //! hyper gets one message at a time, and it gets each head only when the head is complete.
 //! Therefore, neither the response to a head nor its size limit depends on how the bytes arrive.
 //!
-//! Input that hyper itself rejects does not need to be detected: the connection then ends, and the
-//! tracker is [lost](State::Lost).
+//! The tracker does not need to detect input that hyper itself rejects. The connection then ends,
+//! and the tracker's state is [lost](State::Lost).
 
 mod chunked;
 mod request_line;
@@ -22,8 +22,8 @@ use memchr::{memchr, memchr2};
 use request_line::RequestLine;
 pub(crate) use request_line::Spoken;
 
-/// Ends a head so that hyper rejects it: a head must not contain NUL (RFC 9110 section 5.5). The
-/// empty line makes hyper parse a head that it has already read in part.
+/// Ends a head in such a way that hyper rejects it, because a head must not contain NUL (RFC 9110
+/// section 5.5). The empty line makes hyper parse a head that it has already read in part.
 const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
 
 const CONTENT_LENGTH: &[u8] = b"content-length";
@@ -156,7 +156,8 @@ impl Framing {
         Ok(at)
     }
 
-    /// The head's fault, if it is certain after another `bytes` bytes have been read.
+    /// The reason why the head is invalid, if this is certain after another `bytes` bytes have been
+    /// read.
     fn fault_of_head(&mut self, is_head: bool, bytes: usize) -> Option<Fault> {
         if is_head && self.state == State::Lost {
             return Some(Fault::Invalid(self.spoken));
@@ -195,8 +196,8 @@ impl Framing {
         !matches!(self.state, State::Start | State::Lost) && !self.in_head()
     }
 
-    /// Consumes part of `rest`, which is not empty. If it consumes 0 bytes, only the state has
-    /// changed, and the new state consumes at least one byte.
+    /// Consumes part of `rest`, which must not be empty. If no bytes are consumed, only the state
+    /// has changed, and the new state will consume at least one byte.
     fn step(&mut self, rest: &[u8]) -> Consumed {
         match self.state {
             State::Start | State::StartLf | State::RequestLine => self.start(rest),

@@ -102,7 +102,7 @@ impl RequestLine {
                     _ => Spoken::OtherVersion,
                 }
             }
-            // No protocol's request line has fewer than three words.
+            // In every protocol, a request line has at least three words.
             word if self.spaces != 2 || word.is_some_and(<[u8]>::is_empty) => Spoken::Http1,
             _ if is_http => Spoken::Http1,
             _ => Spoken::Other,

@@ -159,7 +159,7 @@ enum Odd {
     Other,
 }
 
-/// The line that starts at `from`, without its end, which must be exactly CRLF.
+/// The line that starts at `from`, without its line end, which must be exactly CRLF.
 fn line(bytes: &[u8], from: usize) -> Result<&[u8], Odd> {
     let rest = &bytes[from..];
     let end = memchr(b'\n', rest).ok_or(Odd::Short)?;
@@ -302,8 +302,8 @@ impl Known {
     }
 }
 
-/// Place of a name. With these factors, the 38 names that browsers and proxies usually send do not
-/// collide, in lower case or capitalised.
+/// Slot of a name. With these factors, the 38 names that browsers and proxies usually send do not
+/// collide, whether in lower case or capitalised.
 fn place(written: &[u8]) -> usize {
     let byte = |at: usize| written.get(at).map_or(0, |&byte| usize::from(byte));
     let (length, last) = (written.len(), written.len().wrapping_sub(1));

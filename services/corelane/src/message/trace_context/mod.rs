@@ -22,7 +22,7 @@ const LENGTH: usize = 55;
 const STATE_LENGTH: usize = 512;
 const STATE_MEMBERS: usize = 32;
 
-/// A request's trace, and the parent span for calls to other services.
+/// The trace that a request belongs to, and the parent span for calls to other services.
 ///
 /// [`trace_context`](crate::trace_context) returns the current request's context. Copy it to the
 /// `traceparent` and `tracestate` headers of each call that the handler makes.

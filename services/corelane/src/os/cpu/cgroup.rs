@@ -53,7 +53,8 @@ pub(crate) fn is_partition(text: &str) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// cgroup v1 `cpu.shares`. 1024 is both the default and the value for a request of one CPU.
+    /// cgroup v1 `cpu.shares`. The value 1024 is both the default and the value for a request of
+    /// one CPU.
     Shares(u64),
     /// cgroup v2 `cpu.weight`, which defaults to 100.
     Weight(u64),
@@ -69,8 +70,8 @@ impl Weight {
     }
 
     /// Whether a container that requests exactly `cpus` CPUs from Kubernetes has this value: 1024
-    /// shares per CPU. For cgroup v2 the runtime converts shares: originally linearly (KEP-2254),
-    /// and since runc 1.3.2 and crun 1.23 along a curve through 1024 -> 100.
+    /// shares per CPU. For cgroup v2, the runtime converts shares to a weight: originally linearly
+    /// (KEP-2254), and since runc 1.3.2 and crun 1.23 along a curve through 1024 -> 100.
     pub(crate) fn requests(self, cpus: usize) -> bool {
         let shares = cpus as f64 * 1024.0;
         match self {

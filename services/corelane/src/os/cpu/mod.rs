@@ -78,9 +78,10 @@ impl fmt::Display for Lanes {
 /// new cpuset does not allow pinning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Pin only if the CPUs evidently belong to this process alone. This is the default. The server
-    /// must have one lane per CPU of the mask, the machine must have more CPUs than that, and no
-    /// CFS quota may be below the number of lanes. In addition, one of these must hold:
+    /// Pin only if there is evidence that the CPUs belong to this process alone. This is the
+    /// default. The server must have one lane per CPU of the mask, the machine must have more CPUs
+    /// than that, and no CFS quota may be below the number of lanes. In addition, one of these must
+    /// hold:
     ///
     /// - The cgroup requests exactly that many CPUs (1,024 `cpu.shares` each, or the equivalent
     ///   `cpu.weight`), as does a container with whole CPUs under the kubelet's static CPU manager.

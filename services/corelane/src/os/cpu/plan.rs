@@ -79,8 +79,8 @@ fn share(lanes: usize, cpus: usize) -> String {
 /// A container cannot know for certain which CPUs the kubelet's static CPU manager assigned to it.
 /// The evidence is a cpuset smaller than the machine, no quota below it (none at all since
 /// Kubernetes 1.33), and a request for exactly its CPUs. Containers in the shared pool also have a
-/// cpuset, but their requests add up to less than the pool, which always contains CPUs reserved for
-/// the system.
+/// cpuset, but their requests add up to less than the pool, because it always contains CPUs that
+/// are reserved for the system.
 fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) -> Option<String> {
     let n = cpus.len();
     if let Some(quota) = view.quota.filter(|&quota| quota < n as f64) {
@@ -114,9 +114,9 @@ fn shared_because(view: &CpuView, cpus: &[usize], count: usize, lanes: Lanes) ->
     }
 }
 
-/// Picks `count` of `cpus` in ascending order. Lanes share a core only if no other core is left,
-/// and otherwise use few NUMA nodes. A busy SMT sibling costs a lane more than lanes on another
-/// node, because lanes do not read each other's memory.
+/// Picks `count` of `cpus` in ascending order. Lanes share a core only if no other core is left.
+/// Subject to that, they use as few NUMA nodes as possible. A busy SMT sibling costs a lane more
+/// than lanes on another node, because lanes do not read each other's memory.
 fn choose(view: &CpuView, cpus: &[usize], count: usize) -> Vec<usize> {
     // Sorted by node, then by core, then by CPU within the core.
     let mut nodes = BTreeMap::<usize, BTreeMap<usize, Vec<usize>>>::new();

@@ -1,9 +1,9 @@
 //! Keeps lanes pinned while the server runs.
 //!
-//! The kubelet rewrites the cpusets of running containers. The kernel then moves threads off
+//! The kubelet rewrites the cpusets of running containers. The kernel then moves threads away from
 //! removed CPUs. Before Linux 6.2, it also discarded their affinity. The admin thread is never
-//! pinned, so its mask shows the new cpuset. An in-place pod resize rewrites quota and weight in
-//! the cgroup's files.
+//! pinned, so its mask shows the new cpuset. If a pod is resized in place, the quota and the weight
+//! in the cgroup's files change.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -61,8 +61,8 @@ impl LaneCpu {
         self.slow_thread.time()
     }
 
-    /// Time for which the slow lane's thread was runnable while another thread ran, or 0 if there
-    /// is no slow lane or the kernel does not report this time.
+    /// Time that the slow lane's thread was runnable while another thread ran, or 0 if there is no
+    /// slow lane or the kernel does not report this time.
     pub(crate) fn slow_wait(&self) -> Duration {
         let stat = self.slow_thread.id().and_then(|thread| {
             let thread = thread.as_raw_nonzero();

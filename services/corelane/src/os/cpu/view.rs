@@ -19,7 +19,7 @@ pub(crate) struct CpuView {
     /// CPUs of the cgroup's cpuset, if readable.
     pub(crate) cpuset: Option<Vec<usize>>,
     /// Whether the kernel reserves the cpuset's CPUs for this cgroup. The kubelet does not use such
-    /// partitions, so false is inconclusive.
+    /// partitions, so false proves nothing.
     pub(crate) exclusive: bool,
     /// The tightest CFS quota in CPUs, or `None` if there is no quota.
     pub(crate) quota: Option<f64>,
@@ -62,7 +62,7 @@ impl CpuView {
     }
 
     /// Whether the quota and weight still match this view. The affinity mask follows the cpuset,
-    /// but their changes are visible only in the files.
+    /// but changes to the quota and weight are visible only in the files.
     pub(super) fn has_present_share(&self) -> bool {
         let files = Files { root: Path::new("/") };
         files.share(&files.cgroups()) == (self.quota, self.weight)

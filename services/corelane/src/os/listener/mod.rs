@@ -36,7 +36,7 @@ pub(crate) struct Port {
 
 /// Unsent response bytes that the kernel may buffer (`TCP_NOTSENT_LOWAT` in tcp(7)). By default,
 /// the kernel buffers up to 4 MiB for a client that reads nothing, and copying that much takes a
-/// lane a millisecond. If the limit were smaller than a file piece, a lane would wake up more
+/// lane a millisecond. A limit smaller than a piece of a file would make the lane wake up more
 /// often.
 const UNSENT: u32 = 64 << 10;
 
@@ -66,7 +66,7 @@ impl Port {
         Ok(address.as_socket())
     }
 
-    /// Whether other processes, which a filter would affect, may also hold this socket.
+    /// Whether other processes may also hold this socket. A filter would affect them too.
     pub(crate) fn is_inherited(&self) -> bool {
         matches!(self.listen.endpoint, Endpoint::Inherited(_))
     }
@@ -243,7 +243,7 @@ pub(crate) struct BackOff {
     short: bool,
 }
 
-/// Meanwhile, connections that end release resources.
+/// During this pause, connections that end release resources.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl BackOff {

@@ -44,7 +44,7 @@ pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> io::Result<(TcpListe
     socket.set_nonblocking(true)?;
     socket.bind(&SockAddr::unix(path)?)?;
     let file = SocketFile::of(path)?;
-    // No client can connect before the socket listens, regardless of the umask.
+    // Regardless of the umask, no client can connect before the socket listens.
     set_permissions(path, Permissions::from_mode(mode))?;
     socket.listen(backlog)?;
     Ok((OwnedFd::from(socket).into(), file))

@@ -72,8 +72,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time for current handshakes: one round trip across a continent. The wait is fixed, because with
-/// many connections, checking for handshakes would take just as long (proc(5), /proc/net/tcp).
+/// Time for current handshakes: one round trip across a continent. The wait is fixed, because
+/// checking for handshakes would take just as long if there are many connections (proc(5),
+/// /proc/net/tcp).
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

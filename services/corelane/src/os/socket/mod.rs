@@ -158,8 +158,8 @@ impl Socket {
         }
     }
 
-    /// Whether TLS is free of state that the socket does not signal: unread decrypted bytes, the
-    /// end or an error of the stream, or unsent records. A shared socket is not quiet.
+    /// Whether TLS holds no state that would not make the socket readable: unread decrypted bytes,
+    /// the end or an error of the stream, or unsent records. A shared socket is not quiet.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Socket::Plain(_) => true,
@@ -191,7 +191,7 @@ impl Socket {
         })
     }
 
-    /// Makes closing discard the data that the client has not received.
+    /// Makes the socket discard data that the client has not received when it is closed.
     pub(crate) fn set_zero_linger(&self) -> io::Result<()> {
         match self {
             Socket::Plain(tcp) => tcp.set_zero_linger(),

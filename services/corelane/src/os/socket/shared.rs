@@ -87,8 +87,8 @@ impl SharedSocket {
         if !matches!(before, IDLE | BACK) {
             return None;
         }
-        // This call comes first, because a failure after lending would leave the socket's lane
-        // asleep.
+        // This call comes first, because if it failed after the lending, the socket's lane would
+        // stay asleep.
         let duplicate = self.tcp.as_fd().try_clone_to_owned().ok()?;
         let taken = self.state.compare_exchange(before, LENT, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then(|| duplicate.into())
@@ -111,8 +111,9 @@ impl AsFd for SharedSocket {
     }
 }
 
-/// Reads and writes for the owning lane, like tokio's type, which cannot be both read and shared. A
-/// partially filled buffer means that the socket is empty, which saves a system call.
+/// Reads and writes for the owning lane, like tokio's type, which cannot be both read and shared.
+/// If a read fills only part of the buffer, the socket is empty, so the next read needs no system
+/// call.
 impl AsyncRead for &SharedSocket {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -15,7 +15,7 @@ const FRESH_GRACE: Duration = Duration::from_secs(1);
 /// Maximum time that a client may take to close its side after the server has closed its own.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Maximum time and number of sweeps that a request may wait after its client has closed its
+/// Maximum time, and number of sweeps, for which a request may wait after its client has closed its
 /// sending side. Both limits apply, because the lane may have been blocked between sweeps, and
 /// sweeps are frequent during a drain.
 const DESERTED: Duration = Duration::from_millis(400);
@@ -25,15 +25,15 @@ const DESERTED_SWEEPS: u32 = 3;
 pub(super) enum Countdown {
     /// The connection has been in its current state since that time.
     Client { since: Instant },
-    /// The socket rejects part of the response. The client has read nothing since that time and may
-    /// stay slow for another `left`.
+    /// The socket cannot take the rest of the response. The client has read nothing since that time
+    /// and may stay slow for another `left`.
     Reader { since: Instant, left: Duration },
     /// This request has been waiting since that time, and its client has closed its sending side.
     Deserted { since: Instant, request: u64, sweeps: u32 },
 }
 
-/// Maximum age of a connection: `age` minus up to a tenth, by a random `chance` from 0 to 1, so
-/// that simultaneous connections do not close simultaneously.
+/// Maximum age of a connection: `age` minus up to a tenth, depending on a random `chance` from 0 to
+/// 1. Connections that were opened at the same time therefore do not close at the same time.
 pub(super) fn retire_after(age: Duration, chance: f64) -> Duration {
     age - age.mul_f64(0.1 * chance)
 }
@@ -79,7 +79,7 @@ pub(crate) enum Due {
     IdleTimeout,
     WriteTimeout,
     SlowReader,
-    /// The client has stalled while the process has too many unsent bytes.
+    /// The client reads nothing while the process has too many unsent bytes.
     UnsentBytes,
     /// A request is waiting, but its client has disconnected.
     Deserted,
@@ -103,7 +103,8 @@ impl Connection {
         self.looks.set(looks);
         if self.is_unflushed() {
             let due = self.due_of_reader(lane, accepted, now);
-            // The order is reported once: the other protocol's task notices it when it writes.
+            // The order is reported only once, because the other protocol's task notices it when it
+            // writes.
             let told = self.is_upgraded() && self.is_ordered();
             let applies = |due: &Due| !self.is_upgraded() || *due == Due::WriteTimeout;
             return due.filter(|due| applies(due) && !told);
@@ -134,8 +135,8 @@ impl Connection {
         if self.is_leaving() {
             return (waited > LAST_WORD).then_some(Due::Unheeded);
         }
-        // An idle HTTP/1.1 connection ends with its next response: closing it now would lose a
-        // request in transit.
+        // An idle HTTP/1.1 connection ends with its next response, because closing it now could
+        // lose a request in transit.
         let old = self.retires.is_some_and(|at| at <= now);
         if old && !fresh && !self.is_ordered() {
             self.retire(Refusal::Age);
@@ -270,8 +271,8 @@ mod tests {
             let early = hour - after;
             minutes[(early.as_secs() / 60).min(5) as usize] += 1;
         }
-        // The connections end within the six minutes before the hour, and no minute gets more than
-        // twice its share.
+        // All connections end within the last six minutes of the hour, and no minute gets more than
+        // twice its share of them.
         assert!(minutes.iter().all(|&connections| (1..=33).contains(&connections)), "{minutes:?}");
     }
 }

@@ -25,13 +25,13 @@ pub(crate) struct Closing {
     shut: bool,
     /// Whether to read what the client is still sending before closing the socket.
     unread: bool,
-    /// Whether more requests may have arrived after the request that the client declared its last.
-    /// Closing with unread requests would reset the connection.
+    /// Whether more requests may have arrived after the one that the client marked as its last.
+    /// Closing the socket while requests are unread would reset the connection.
     pipelined: bool,
 }
 
 impl Closing {
-    /// The end of a connection that has no open request, so its client loses nothing.
+    /// The end of a connection that has no open request, so that its client loses nothing.
     pub(crate) fn at_rest() -> Self {
         Closing { at_rest: true, ..Closing::default() }
     }
@@ -138,8 +138,8 @@ impl Connection {
         self.cut_off.get()
     }
 
-    /// Requests that would be lost if the connection were cut now: requests in flight, and a
-    /// response that is not yet completely in the socket.
+    /// Number of requests that would be lost if the connection were cut now: requests in flight,
+    /// and a request whose response is not yet completely in the socket.
     pub(crate) fn unanswered(&self) -> u64 {
         let open = self.in_flight() + self.upgrades();
         open.max(u64::from(self.is_unflushed()))
@@ -163,7 +163,7 @@ impl Connection {
         self.reading.set(Reading::Upgraded);
         self.check();
         upgrades.exchange.replace(Some(self.upgrade(kind, begun)));
-        // Keeping the waker would keep the memory of hyper's task.
+        // If the waker were kept, the memory of hyper's task could not be freed.
         self.waker.take();
     }
 

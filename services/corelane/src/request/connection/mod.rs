@@ -1,8 +1,8 @@
 //! State of a lane's connections, and the orders that end them.
 //!
-//! Handling a request does not read the clock for this state: events set flags, and the next sweep
-//! stamps them with its own time. A deadline may therefore start up to one sweep late, but never
-//! early.
+//! To keep this state, a request does not have to read the clock: events set flags, and the next
+//! sweep records its own time for them. A deadline may therefore start up to one sweep late, but
+//! never early.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::IpAddr;
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     came: Instant,
     /// The time at which the connection reaches its maximum age.
     retires: Option<Instant>,
-    /// Accept time, until the first request takes it.
+    /// Time of the accept, until the first request takes it.
     accepted: Cell<Option<Tick>>,
     /// Poll time of the connection while its lane is measuring it.
     pub(crate) poll_time: Cell<PollTime>,

@@ -13,7 +13,7 @@ use crate::request::finished::Cut;
 use crate::request::record::RequestRecord;
 use crate::request::unsent::Unsent;
 
-/// A response created in this turn of the connection and not written yet.
+/// A response that was created in this turn of the connection and has not been written yet.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     kind: KindIndex,
@@ -195,8 +195,8 @@ impl Connection {
         self.observe_write(self.unwritten.take());
     }
 
-    /// Whether an HTTP/1.1 request is waiting for its service rather than for its client.
-    /// Meanwhile, hyper does not read, so it cannot notice that the client disconnects.
+    /// Whether an HTTP/1.1 request is waiting for its service rather than for its client. During
+    /// that time, hyper does not read, so it cannot notice that the client disconnects.
     pub(crate) fn waits_for_service(&self) -> bool {
         self.in_flight() > 0
             && !self.is_multiplexed()

@@ -110,8 +110,8 @@ impl Connection {
         self.client_side.get() < ClientSide::Ended && !self.is_ordered()
     }
 
-    /// Whether the connection has served a request on this lane. Only such a connection may move: a
-    /// connection is not readable in its first poll and would otherwise keep moving.
+    /// Whether the connection has served a request on this lane. Only such a connection may move.
+    /// Other connections would keep moving, because a connection is not readable in its first poll.
     pub(crate) fn has_served_here(&self) -> bool {
         self.served.get() > self.brought.get()
     }
@@ -158,8 +158,9 @@ impl Connection {
     pub(crate) fn is_long_idle(&self, after: Duration) -> bool {
         let waits = matches!(self.reading.get(), Reading::Idle | Reading::Head);
         let waited = || self.lane.clock.get().saturating_duration_since(self.since());
-        // A connection without a request soon ends or sends a request. A connection that woke up is
-        // checked once before it parks again, so that a few bytes cannot evade its deadline.
+        // A connection that has not had a request will soon send one or be closed. A connection
+        // that woke up is checked once before it parks again, so that a client cannot evade the
+        // deadline with a few bytes.
         let may = self.served.get() > 0 && self.is_on_plain_path() && self.looks.get() > 1;
         waits && may && !self.touched.get() && !self.is_unflushed() && waited() > after
     }

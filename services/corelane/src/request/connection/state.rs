@@ -86,10 +86,10 @@ impl Writing {
 pub(crate) enum Order {
     /// End when nothing is in flight (HTTP/2: after GOAWAY).
     Finish,
-    /// The client's header is late, or the client has disconnected. End now, after sending a 408 if
-    /// a header has begun.
+    /// The client's header is late, or the client has disconnected. End now, but first send a 408
+    /// if a header has begun.
     Expire,
-    /// The client does not read its responses: drop them, including the part in the kernel.
+    /// The client does not read its responses. Drop them, including the part in the kernel.
     Reset(Cut),
 }
 

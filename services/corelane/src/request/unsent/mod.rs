@@ -1,8 +1,8 @@
 //! Counters and limits for response bytes that are waiting for clients.
 //!
-//! A response's memory is counted from the time the service hands it over until the socket or the
-//! client's window accepts it. If an HTTP/2 connection exceeds its limit, its response bodies are
-//! not polled. Above the process limit, new requests are shed.
+//! The memory of a response is counted from the time when the service hands it over until the
+//! socket or the client's window accepts it. If an HTTP/2 connection exceeds its limit, its
+//! response bodies are not polled. Above the process limit, new requests are shed.
 
 mod sending;
 
@@ -24,8 +24,8 @@ use crate::load::lane::Lane;
 /// copy of data that the service keeps.
 const SHARED: usize = 256 * 1024;
 
-/// Responses up to this size need not wait for room on their connection: they are about as small as
-/// the state of a request and may be urgent.
+/// Responses up to this size do not have to wait for room on their connection. They are about as
+/// small as the state of a request and may be urgent.
 const SMALL: u64 = 16 * 1024;
 
 /// Maximum time for which a client may read nothing while the process is above its limit.
@@ -106,7 +106,7 @@ pub(crate) struct Unsent {
     sweeps: Cell<u32>,
     /// Responses with unsent bytes.
     replies: Tally,
-    /// Whether the socket does not accept any data, which means that no single stream is to blame.
+    /// Whether the socket accepts no data at all, in which case no single stream is to blame.
     is_blocked: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }

@@ -27,8 +27,8 @@ pub(crate) struct Sending {
     /// Bytes that the service is producing, and the connection's sweep count when it began
     /// producing them.
     making: Cell<Option<(usize, u32)>>,
-    /// The start of the period in which the client has accepted nothing, and the time for which the
-    /// client may stay slow. Set by the sweep.
+    /// The time since which the client has accepted nothing, and how long the client may stay slow.
+    /// Set by the sweep.
     since: Cell<Option<Instant>>,
     left: Cell<Duration>,
     cut: Cell<Option<Cut>>,

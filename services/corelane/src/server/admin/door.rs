@@ -47,7 +47,7 @@ impl Door {
     }
 
     /// Takes a place for a connection from `address`. `None` if every connection that could be
-    /// replaced has a request.
+    /// replaced has a request in flight.
     pub(super) fn enter(self: &Rc<Self>, address: IpAddr) -> Option<DoorPlace> {
         let address = client_of(address);
         let crowd = match self.of(address) {

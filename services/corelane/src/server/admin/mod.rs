@@ -44,7 +44,8 @@ pub(crate) fn is_own(path: &str) -> bool {
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum age of a connection: probes must get through, so no client may monopolise the port.
+/// Maximum age of a connection. Probes must always get through, so no client may monopolise the
+/// port.
 const CONNECTION_AGE: Duration = Duration::from_secs(60);
 
 /// Grace period for a request in flight when a connection reaches its maximum age.

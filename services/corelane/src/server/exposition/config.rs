@@ -1,4 +1,4 @@
-//! Server settings as series that rules can compare with.
+//! Server settings as series, so that rules can compare values with them.
 
 use std::fmt;
 

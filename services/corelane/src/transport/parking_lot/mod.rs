@@ -28,9 +28,9 @@ use crate::transport::resting::Resting;
 /// Events that wake a parked connection: input, or the end of the client's side.
 const WAKES: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// Time for which parking pauses after the kernel has rejected a connection (epoll_ctl(2):
-/// `ENOSPC`, `ENOMEM`). The kernel would also reject other connections, and each attempt costs as
-/// much as parking and waking.
+/// How long parking pauses after the kernel has rejected a connection (epoll_ctl(2): `ENOSPC`,
+/// `ENOMEM`). The kernel would also reject other connections, and each attempt costs as much as
+/// parking and waking.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 /// Connections checked per event-loop turn of a sweep. Their memory is not in the CPU cache, and a

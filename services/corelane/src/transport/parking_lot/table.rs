@@ -1,7 +1,7 @@
 //! A table with stable addresses that frees memory along with its entries.
 //!
-//! Growing a single slab copies it, which blocks a lane with many thousands of entries for
-//! milliseconds, and a slab never shrinks.
+//! A single slab is copied when it grows, which blocks a lane with many thousands of entries for
+//! milliseconds, and it never shrinks.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ const BLOCK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Table<T> {
     blocks: Vec<Slab<T>>,
-    /// Allocated blocks that have room. Filling the first of these blocks first lets other blocks
-    /// become empty, so that they can be freed.
+    /// Allocated blocks that have room. The first of them is always filled first, so that other
+    /// blocks can become empty and be freed.
     open: BTreeSet<usize>,
     len: usize,
 }

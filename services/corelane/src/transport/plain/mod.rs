@@ -1,5 +1,5 @@
-//! The plain path for plain requests, which are most of the requests that most clients send. It
-//! needs about a third of the instructions that hyper needs.
+//! The plain path serves plain requests, which make up most of what most clients send. It needs
+//! about a third of the instructions that hyper needs.
 //!
 //! A request is plain if every HTTP/1.1 parser reads its head the same way ([`head`] is strict) and
 //! its body, if any, has a Content-Length. The plain path sends every response to a plain request.
@@ -345,7 +345,7 @@ struct PlainTurn<'a, S: HttpService> {
 }
 
 impl<S: HttpService> PlainTurn<'_, S> {
-    /// The stage after the client has closed its side while nothing is in flight.
+    /// The stage after the client has closed its side and nothing is in flight.
     fn ended(&self) -> Stage<S> {
         match self.socket.is_tls() {
             false => Stage::Broken,

@@ -98,7 +98,7 @@ pub(crate) fn wake<S: HttpService>(
     // This system call costs less than storing the peer address of every resting connection.
     match socket.peer().and_then(|peer| Ok((peer, descriptor, socket.wake()?))) {
         Ok(woken) => Some(woken),
-        // The client has reset the connection since the lane last checked it.
+        // This means that the client has reset the connection since the lane last checked it.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
         Err(error) => {
             tracing::warn!(lane = host.lane.index, %error, "cannot poll a connection");

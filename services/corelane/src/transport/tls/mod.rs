@@ -54,11 +54,11 @@ pub struct Tls {
 /// The clients that may connect. Each client must present a certificate that a trusted CA issued
 /// for TLS clients and that names an allowed identity.
 ///
-/// Other clients are rejected during the handshake, and `corelane_tls_handshakes_total` counts
-/// these handshakes by reason. The CA file is reloaded together with the certificate. After a
-/// change to the CA file, older sessions cannot be resumed, so clients must present their
-/// certificates again. A resumed session is checked like a new session, so a session cannot be
-/// resumed once its certificate has expired.
+/// Other clients are rejected during the handshake, and `corelane_tls_handshakes_total` counts the
+/// rejections by reason. The CA file is reloaded together with the certificate. After a change to
+/// the CA file, older sessions cannot be resumed, so clients must present their certificates again.
+/// A resumed session is checked like a new session, so a session cannot be resumed once its
+/// certificate has expired.
 ///
 /// ```
 /// use corelane::{Server, Tls, TlsClients};

@@ -23,8 +23,7 @@ use crate::request::client::ClientIdentity;
 /// The TLS state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Termination {
-    /// Locked once per handshake. A handshake's signature costs a thousand times as much as the
-    /// lock.
+    /// The lock is taken once per handshake, whose signature costs a thousand times as much.
     loaded: RwLock<Arc<Loaded>>,
     reloads: [AtomicU64; Reload::ALL.len()],
     up_to_date: AtomicBool,
@@ -80,8 +79,8 @@ impl Loaded {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         #[cfg(feature = "http2")]
         config.alpn_protocols.insert(0, b"h2".to_vec());
-        // Tickets are used instead of a cache so that lanes share no sessions and do not wait for
-        // each other.
+        // Tickets are used instead of a cache, so that lanes do not share sessions and do not wait
+        // for each other.
         config.ticketer = match previous.filter(|previous| previous.ca == ca) {
             Some(previous) => Arc::clone(&previous.config.ticketer),
             None => Ticketer::new().map_err(refused)?,

@@ -220,7 +220,7 @@ fn costs(out: &mut String, view: &ServerView) -> fmt::Result {
     Ok(())
 }
 
-/// The table roles are explicit, because phones show names and values as blocks.
+/// The table roles are explicit, because on phones the page displays names and values as blocks.
 const COLUMNS: [&str; 6] =
     ["Route", "Lane time", "Service time", "Share of lane time", "Requests", "Served by"];
 

@@ -1,4 +1,5 @@
-// Keeps a page current: fetches it again and changes what differs, so that focus, selection and open parts stay.
+// Keeps a page up to date: fetches it again and changes only what differs, so that focus, selection
+// and open sections are preserved.
 "use strict";
 
 const PERIOD_MS = 1000;
@@ -20,7 +21,7 @@ function merge(old, fresh) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
-  // The reader opens and closes parts.
+  // Open sections stay as the reader left them.
   const kept = (name) => name === "open" && old.nodeName === "DETAILS";
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !kept(name)) old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value && !kept(name)) old.setAttribute(name, value);
@@ -55,7 +56,7 @@ function enrich() {
 }
 
 function tell(text) {
-  // Readers of the screen hear each change.
+  // Screen readers announce each change.
   if (state.textContent !== text) state.textContent = text;
 }
 
