@@ -70,6 +70,20 @@ def reaches(action: dict) -> set[str]:
     return {*one, *mirrored, *(each["name"] for each in weighted)}
 
 
+def test_only_services_keep_request_ids_and_no_proxy_is_in_front_of_them() -> None:
+    tls = "tls.enabled=true,tls.secret=tls"
+    proxies = "listener.trustedHops=2,listener.proxyProtocol=true"
+    configuration = envoy_config(tls, proxies, "listener.internal.enabled=true")
+    internal = connection_manager(configuration, "internal")
+    assert (internal["preserve_external_request_id"], internal["xff_num_trusted_hops"]) == (True, 0)
+    assert "listener_filters" not in listener(configuration, "internal")
+    for name in ("ingress", "ingress_tls"):
+        other = connection_manager(configuration, name)
+        assert other["xff_num_trusted_hops"] == 2
+        assert "preserve_external_request_id" not in other
+        assert "listener_filters" in listener(configuration, name)
+
+
 def test_filters_have_a_fixed_order() -> None:
     jwt = (
         "authentication.jwt.enabled=true,authentication.jwt.secret=jwt,authentication.jwt.issuer=i"

@@ -58,6 +58,7 @@ SWITCHES = (
     ),
     ("", "listener.escapedSlashes=redirect", "listener.escapedSlashes=keep"),
     ("", "listener.trustedHops=1"),
+    ("", "listener.internal.enabled=true"),
     ("", "listener.bodyBytes=0,listener.http10=false"),
     ("", "listener.keepalive.probes=0,listener.http2.ping=0s"),
     ("", "listener.timeouts.age=0s,listener.timeouts.total=0s"),

@@ -9,6 +9,7 @@ import pytest
 from stack import becomes, eventually
 from stack.gateway import Gateway, endpoint, gateway_to
 from stack.http import Client, ask
+from stack.ports import free_ports
 from stack.replica import Server
 from support.collector import collector
 from support.raw import exchange
@@ -123,6 +124,28 @@ def test_forwarded_addresses_are_believed_of_as_many_proxies_as_are_there(
     forged = {"x-forwarded-for": "6.6.6.6, 198.51.100.1, 203.0.113.7"}
     assert ask(running.url, "/hello?from", headers=forged).status == 200
     assert running.logged("/hello?from")["client"] == client
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_only_the_listener_for_services_keeps_a_request_id(
+    server: Server, tmp_path: Path, traced: bool
+) -> None:
+    """A service passes on the id and the trace of the request that it handles."""
+    port = free_ports(1)
+    internal = {"enabled": True, "port": port}
+    with collector() as spans:
+        tracing = {"enabled": traced, "protocol": "http", "host": "127.0.0.1", "port": spans.port}
+        values = {"listener": {"internal": internal}, "tracing": {**tracing, "percent": 100}}
+        with gateway_with(values, server, tmp_path) as gateway:
+            forged = {"x-request-id": "6f2b1c1e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"}
+            first = ask(gateway.url, "/hello?edge", headers=forged).headers["x-request-id"]
+            assert first != forged["x-request-id"]
+            assert gateway.logged("/hello?edge")["request_id"] == first
+            # A job's own id is kept like the id of a request that entered here.
+            for path, kept in [("/hello?call", {"x-request-id": first}), ("/hello?job", forged)]:
+                call = ask(f"http://127.0.0.1:{port}", path, headers=kept)
+                assert call.headers["x-request-id"] == kept["x-request-id"]
+                assert gateway.logged(path)["request_id"] == kept["x-request-id"]
 
 
 def test_the_proxy_protocol_says_whose_connection_it_is(gateway: Start) -> None:

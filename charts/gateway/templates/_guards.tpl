@@ -237,6 +237,9 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- if eq (include "gateway.discovery" .) "eds" -}}
 {{- $ports = append $ports "agent.port" -}}
 {{- end -}}
+{{- if .Values.listener.internal.enabled -}}
+{{- $ports = append $ports "listener.internal.port" -}}
+{{- end -}}
 {{- include "common.guards.samePorts" $ports -}}
 {{- /* By UDP, which may have the number of a TCP port. */ -}}
 {{- if .Values.http3.enabled -}}

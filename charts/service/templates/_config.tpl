@@ -136,5 +136,9 @@ CORELANE_TLS_CLIENTS_ALLOW: {{ include "service.mtls.clients" . | fromJsonArray 
 {{- $gateway := .Values.routes.gateway -}}
 {{- $account := ternary (include "common.sibling" (list . "gateway")) $gateway.name (ne .Values.nameOverride "") -}}
 {{- $identity := include "common.mtls.identity" (list . ($gateway.namespace | default .Release.Namespace) $account) -}}
-{{- prepend .Values.mtls.clients $identity | uniq | toJson -}}
+{{- $clients := prepend .Values.mtls.clients $identity -}}
+{{- range .Values.networkPolicy.callers -}}
+{{- $clients = append $clients (include "common.mtls.identity" (list $ (.namespace | default $.Release.Namespace) .service)) -}}
+{{- end -}}
+{{- uniq $clients | toJson -}}
 {{- end -}}

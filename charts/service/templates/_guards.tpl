@@ -9,6 +9,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "service.guards.mtls" . -}}
 {{- include "service.guards.drain" . -}}
 {{- include "service.guards.settings" . -}}
+{{- include "service.guards.calls" . -}}
 {{- if eq .Values.pinning "exclusive" -}}
 {{- include "service.guards.guaranteed" . -}}
 {{- end -}}
@@ -88,6 +89,20 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- if not (has (kindOf $value) (list "invalid" "map")) -}}
 {{- fail (printf "config.%s is %v, but the chart sets it from %s: remove it from config" $key $value $source) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A called service is found by its name. */}}
+{{- define "service.guards.calls" -}}
+{{- with .Values.networkPolicy -}}
+{{- if and .enabled .presets.services (not .presets.dns) (not .egress) -}}
+{{- fail (printf "networkPolicy.presets.services has %s, but no rule allows DNS, which resolves its name: set networkPolicy.presets.dns to true, or allow your resolver in networkPolicy.egress" (first .presets.services).service) -}}
+{{- end -}}
+{{- range .callers -}}
+{{- if .port -}}
+{{- fail (printf "networkPolicy.callers has port %v of %s, but callers use ports.traffic of this service: remove it" .port .service) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -17,7 +17,15 @@ codec_type: AUTO
 {{- include "gateway.envoy.http2Options" . | nindent 0 }}
 {{- end }}
 {{- include "gateway.envoy.marks" . | nindent 0 }}
-{{- include "gateway.envoy.clientAddress" . | nindent 0 }}
+{{- include "gateway.envoy.clientAddress" (list . $listener) | nindent 0 }}
+{{- if eq $listener "internal" }}
+# Calls of one request share its id in the logs. With tracing, Envoy would write into it whether the request is sampled.
+preserve_external_request_id: true
+request_id_extension:
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.request_id.uuid.v3.UuidRequestIdConfig
+    pack_trace_reason: false
+{{- end }}
 {{- include "gateway.envoy.requestForm" . | nindent 0 }}
 {{- if and (eq $listener "tls") (include "gateway.tls.clients" .) }}
 # By default, Envoy removes x-forwarded-client-cert from requests. Here it sets the header.
@@ -109,9 +117,10 @@ http2_protocol_options:
   {{- end }}
 {{- end -}}
 
+{{/* Takes the root context and the listener. No proxy is in front of the internal one. */}}
 {{- define "gateway.envoy.clientAddress" -}}
 use_remote_address: true
-xff_num_trusted_hops: {{ int .Values.listener.trustedHops }}
+xff_num_trusted_hops: {{ ternary 0 (int (first .).Values.listener.trustedHops) (eq (last .) "internal") }}
 # No client is "internal": internal clients may set timeouts and retries by x-envoy-* headers, and Envoy treats
 # every private address for one. An empty list would mean that default, so this names an address that
 # no client has.

@@ -1,5 +1,5 @@
 {{/*
-The listeners that clients connect to: without TLS, by TLS, and by HTTP/3. All count under the name
+The listeners that clients connect to: without TLS, by TLS, by HTTP/3, and for services. All count under the name
 "ingress", and all read a request in one way (_connection-manager.tpl). Limits and timeouts here guard
 against clients, those of _upstream.tpl against replicas.
 */}}
@@ -7,6 +7,9 @@ against clients, those of _upstream.tpl against replicas.
 {{- include "gateway.envoy.plainListener" . }}
 {{- if not (include "gateway.objects.tls" .) }}
 {{- include "gateway.envoy.encryptedListeners" . }}
+{{- end }}
+{{- if .Values.listener.internal.enabled }}
+{{ include "gateway.envoy.internalListener" . }}
 {{- end }}
 {{- end -}}
 
@@ -20,23 +23,32 @@ against clients, those of _upstream.tpl against replicas.
 {{- end -}}
 
 {{- define "gateway.envoy.plainListener" -}}
-- name: ingress
+{{- $redirects := and .Values.tls.enabled (eq .Values.tls.plain "redirect") -}}
+{{- include "gateway.envoy.clearListener" (dict "root" . "name" "ingress" "port" .Values.listener.port "listener" (ternary "redirect" "plain" $redirects)) }}
+{{- end -}}
+
+{{- define "gateway.envoy.internalListener" -}}
+{{- include "gateway.envoy.clearListener" (dict "root" . "name" "internal" "port" .Values.listener.internal.port "listener" "internal") }}
+{{- end -}}
+
+{{/* A listener without TLS. Takes the root context, a name, a port, and the listener. */}}
+{{- define "gateway.envoy.clearListener" -}}
+- name: {{ .name }}
   stat_prefix: ingress
-  address: {socket_address: {address: {{ .Values.listener.address | quote }}, port_value: {{ .Values.listener.port }}}}
-  {{- include "gateway.envoy.tcp" . | nindent 2 }}
+  address: {socket_address: {address: {{ .root.Values.listener.address | quote }}, port_value: {{ .port }}}}
+  {{- include "gateway.envoy.tcp" (list .root .listener) | nindent 2 }}
   filter_chains:
   - filters:
     - name: envoy.filters.network.http_connection_manager
       typed_config:
-        {{- $redirects := and .Values.tls.enabled (eq .Values.tls.plain "redirect") }}
-        {{- include "gateway.envoy.connectionManager" (dict "root" . "listener" (ternary "redirect" "plain" $redirects)) | nindent 8 }}
+        {{- include "gateway.envoy.connectionManager" (dict "root" .root "listener" .listener) | nindent 8 }}
 {{- end -}}
 
 {{- define "gateway.envoy.tlsListener" -}}
 - name: ingress_tls
   stat_prefix: ingress
   address: {socket_address: {address: {{ .Values.listener.address | quote }}, port_value: {{ .Values.tls.port }}}}
-  {{- include "gateway.envoy.tcp" . | nindent 2 }}
+  {{- include "gateway.envoy.tcp" (list . "tls") | nindent 2 }}
   filter_chains:
   - transport_socket_connect_timeout: {{ include "gateway.duration" (list . "listener.timeouts.handshake") }}
     transport_socket:
@@ -54,8 +66,10 @@ against clients, those of _upstream.tpl against replicas.
 {{- end -}}
 
 {{/* Buffers, the queue of new connections and dead ones: what every TCP listener has. Envoy listens once per
-worker (SO_REUSEPORT) by itself. */}}
+worker (SO_REUSEPORT) by itself. Takes the root context and the listener. */}}
 {{- define "gateway.envoy.tcp" -}}
+{{- $listener := last . -}}
+{{- with first . -}}
 tcp_backlog_size: {{ int .Values.listener.backlog }}
 # TCP_NOTSENT_LOWAT (tcp(7)) of the connections too: the kernel takes so many bytes beyond those that it may send
 # at once. Otherwise it takes up to 4 MiB for a client that reads nothing, and a worker a millisecond to copy them.
@@ -68,12 +82,13 @@ tcp_keepalive:
   keepalive_interval: {{ include "common.seconds" (list . "listener.keepalive.interval") }}
   keepalive_probes: {{ int .Values.listener.keepalive.probes }}
 {{- end }}
-{{- if .Values.listener.proxyProtocol }}
+{{- if and .Values.listener.proxyProtocol (ne $listener "internal") }}
 listener_filters:
 - name: envoy.filters.listener.proxy_protocol
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol
 {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "gateway.envoy.buffers" -}}
