@@ -10,6 +10,7 @@ from pathlib import Path
 from dashboards.live import node
 from dashboards.live.platform import REPLICAS, Options, Plan, Platform, draw
 from local import commands, database, processes, render
+from local.service import REFERENCE
 from local.topology import Replica
 from stack import HOST, apiserver
 from stack.credentials import certificate
@@ -87,7 +88,8 @@ def assemble(options: Options, run: Path) -> Platform:
     plan = draw()
     render.make_token(run)
     certificate(run, "tls", "ec")
-    env = processes.make(run, program("corelane-server"))
+    known = {REFERENCE.name: processes.variables(run, program("corelane-server"))}
+    env = processes.make(run, [REFERENCE], known)
     # Proxies from the environment must not apply to loopback.
     env = {name: value for name, value in env.items() if "proxy" not in name.lower()}
     tree = node.make(run / node.NAME, cpus=REPLICAS + 6)

@@ -114,6 +114,11 @@ def _inputs(program: Path) -> list[Path]:
     ]
 
 
+def installed(wanted: Service, run: Path) -> Path:
+    """The program that replicas run."""
+    return run / FOLDER / Path(wanted.program).name
+
+
 def install(built: Path, run: Path) -> Path:
     """Copies a program to where replicas start it; running replicas keep the previous one."""
     folder = run / FOLDER

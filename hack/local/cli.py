@@ -46,9 +46,17 @@ def main(arguments: list[str]) -> int:
 
 def _add_service(start: argparse.ArgumentParser) -> None:
     """Options for the service that replicas run; the default is the reference server."""
+    start.add_argument(
+        "services",
+        nargs="*",
+        metavar="SERVICE",
+        help="folder of a package, or binary of --manifest; several services share the gateway",
+    )
     what = start.add_mutually_exclusive_group()
     what.add_argument("--manifest", type=Path, metavar="Cargo.toml", help="build this service")
-    what.add_argument("--binary", type=Path, metavar="PROGRAM", help="run this program")
+    what.add_argument(
+        "--binary", type=Path, action="append", metavar="PROGRAM", help="run this program"
+    )
     start.add_argument("--bin", default="", metavar="NAME", help="binary of the package to run")
     start.add_argument(
         "--runtime",
@@ -70,12 +78,17 @@ def _add_service(start: argparse.ArgumentParser) -> None:
     )
 
 
-def _service(options: argparse.Namespace) -> Service:
-    if options.manifest:
-        return service.package(options.manifest, options.bin, options.runtime, options.health)
-    if options.binary:
-        return service.program(options.binary, options.runtime, options.health)
-    return service.REFERENCE
+def _services(options: argparse.Namespace) -> tuple[Service, ...]:
+    if options.services:
+        found = [service.named(name, options.manifest) for name in options.services]
+    elif options.binary:
+        found = [service.program(it, options.runtime, options.health) for it in options.binary]
+    elif options.manifest:
+        found = [service.package(options.manifest, options.bin, options.runtime, options.health)]
+    else:
+        found = [service.REFERENCE]
+    service.require_distinct(found)
+    return tuple(found)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -86,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     run = settings.run_folder(options.project)
     if options.command == "up":
-        return up.main(run, _service(options), options.watch, options.corelane)
+        return up.main(run, _services(options), options.watch, options.corelane)
     if options.command == "down":
         return down.main(run)
     if options.command == "remove":

@@ -1,6 +1,7 @@
 """The command line of each process."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def environment(replica: Replica, topology: Topology) -> dict[str, str]:
     """A replica's settings as in a cluster: port, name, and Corelane's settings if it reads them."""
     # In a pod, this variable also contains the pod's name.
     common = {"PORT": str(replica.port), "HOSTNAME": replica.name}
-    if not topology.service.chassis:
+    if not topology.of(replica).chassis:
         return common
     return common | {
         "CORELANE_LISTEN": f"{HOST}:{replica.port}",
@@ -48,6 +49,16 @@ def environment(replica: Replica, topology: Topology) -> dict[str, str]:
         "CORELANE_DRAIN_DEADLINE": "15s",
         "CORELANE_LOG_FORMAT": "json",
     }
+
+
+def calls(topology: Topology, known: set[str]) -> dict[str, str]:
+    """Addresses of the other services, for a service that has settings such as `orders.url`."""
+    urls = {
+        f"CORELANE_{re.sub('[^A-Z0-9]', '_', service.name.upper())}_URL": "http://"
+        + ",".join(f"{HOST}:{replica.port}" for replica in topology.replicas_of(service))
+        for service in topology.services
+    }
+    return {name: url for name, url in urls.items() if name in known}
 
 
 def gateway(program: Path, run: Path) -> list[str]:

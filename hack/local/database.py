@@ -3,7 +3,7 @@
 from pathlib import Path
 from urllib.parse import quote
 
-from local.service import REFERENCE
+from local.service import REFERENCE, Service
 from local.topology import Topology
 from stack import HOST, postgres
 from stack.postgres import Postgres
@@ -39,13 +39,15 @@ def flags(topology: Topology, server: Postgres | None, run: Path) -> list[str]:
     return server.flags()
 
 
-def environment(topology: Topology, server: Postgres | None, run: Path) -> dict[str, str]:
+def environment(
+    topology: Topology, service: Service, server: Postgres | None, run: Path
+) -> dict[str, str]:
     """Services other than the reference server read their database from this variable."""
     if topology.database == "none":
         return {}
     if server is None:
         # In a URL, a question mark ends the path and a percent sign starts an escape.
-        return {"DATABASE_URL": f"sqlite:{quote(str(run / topology.service.name))}.db?mode=rwc"}
+        return {"DATABASE_URL": f"sqlite:{quote(str(run / service.name))}.db?mode=rwc"}
     password = server.password_file.read_text().strip()
     return {"DATABASE_URL": server.url().replace("@", f":{password}@", 1)}
 
@@ -56,7 +58,8 @@ def describe(topology: Topology, run: Path) -> str:
     if topology.database == "none":
         return "none: DATABASE=none"
     ours = topology.service == REFERENCE
-    return f"in {run / ('projects.db' if ours else f'{topology.service.name}.db')}"
+    names = ["projects" if ours else service.name for service in topology.services]
+    return f"in {', '.join(str(run / f'{name}.db') for name in names)}"
 
 
 def argv(server: Postgres) -> list[str]:

@@ -52,7 +52,7 @@ def _wanted(topology: Topology) -> list[tuple[int, str, str]]:
         parts.append((topology.postgres_port, "PostgreSQL", "POSTGRES_PORT"))
     for replica in topology.replicas:
         parts.append((replica.port, replica.name, "REPLICA_PORT"))
-        if topology.service.chassis:
+        if topology.of(replica).chassis:
             parts.append((replica.admin_port, f"{replica.name}'s admin", "REPLICA_ADMIN_PORT"))
     return parts
 

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.service import REFERENCE, Service
@@ -13,19 +13,18 @@ from tools import progress
 from tools.errors import ToolError
 
 
-def make(
-    run: Path, program: Path, service: Service = REFERENCE, own: Mapping[str, str] = {}
-) -> dict[str, str]:
-    """Adds the mark to this environment and removes variables that the service would reject.
+def make(run: Path, services: Sequence[Service], known: Mapping[str, set[str]]) -> dict[str, str]:
+    """Adds the mark to this environment and removes variables that a service would reject.
 
     A service rejects CORELANE_ variables that are not its settings, but the user may have set one
-    for another purpose. `own` contains additional variables of a replica.
+    for another purpose. `known` contains the variables that each service reads.
     """
-    known = _variables(run, program, own) if service.chassis else set()
+    known = set.intersection(*(known[service.name] for service in services))
     unknown = {name for name in os.environ if name.startswith("CORELANE_")} - known
     if unknown:
         listed = ", ".join(sorted(unknown))
-        progress.say(service.name, f"ignores {listed}: not settings of the service")
+        what = "the service" if len(services) == 1 else "every service"
+        progress.say(services[0].name, f"ignores {listed}: not settings of {what}")
     kept = {name: value for name, value in os.environ.items() if name not in unknown}
     # The dashboard has buttons for faults; the admin ports listen only on loopback.
     faults = {"CORELANE_FAULTS": "on"} if "CORELANE_FAULTS" in known else {}
@@ -41,7 +40,14 @@ ANSWER = 10.0
 LINES = 8
 
 
-def _variables(run: Path, program: Path, own: Mapping[str, str]) -> set[str]:
+def variables(
+    run: Path, program: Path, service: Service = REFERENCE, own: Mapping[str, str] = {}
+) -> set[str]:
+    """The CORELANE_ variables that a service reads. `own` contains additional variables of a
+    replica.
+    """
+    if not service.chassis:
+        return set()
     asked = subprocess.Popen(
         [program],
         cwd=run,

@@ -91,7 +91,7 @@ def _checks(topology: Topology, run: Path, failed: set[str]) -> dict[str, Callab
 
 def serves(replica: Replica, topology: Topology) -> bool:
     """Whether a replica is ready; for the reference server, this includes its database, if any."""
-    service = topology.service
+    service = topology.of(replica)
     path = "/readyz" if service.chassis else service.health
     ready = _get(replica.admin_port, path) is not None
     if service != REFERENCE or topology.database == "none":
@@ -103,13 +103,13 @@ def reached(topology: Topology) -> set[int]:
     """The ports of the replicas that passed the gateway's health checks."""
     found = _get(topology.envoy_admin_port, "/clusters?format=json")
     clusters = json.loads(found)["cluster_statuses"] if found else []
-    return {
+    healthy = {
         host["address"]["socket_address"]["port_value"]
         for cluster in clusters
-        if cluster["name"] == "server"
         for host in cluster.get("host_statuses", [])
         if host["health_status"] == {"eds_health_status": "HEALTHY"}
     }
+    return healthy & {replica.port for replica in topology.replicas}
 
 
 def _listens(port: int) -> bool:

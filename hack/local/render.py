@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from string import Template
 
-from local import commands, database, supervisor
-from local.service import REFERENCE
+from local import build, commands, database, supervisor
+from local.service import REFERENCE, Service
 from local.topology import Topology
 from stack import HOST, REPOSITORY
 from stack.postgres import Postgres
@@ -32,34 +32,64 @@ FILE_OF_CONFIGMAP = (
 CHART = REPOSITORY / "charts" / "gateway"
 
 
-def render(topology: Topology, programs: dict[str, Path], run: Path) -> None:
+def render(
+    topology: Topology, programs: dict[str, Path], known: dict[str, set[str]], run: Path
+) -> None:
+    """`known` contains the CORELANE_ variables that each service reads."""
     (run / "envoy.yaml").write_text(gateway_configuration(topology, programs))
     (run / "prometheus.yml").write_text(prometheus(topology, run.name))
     if topology.service == REFERENCE:
         make_token(run)
     postgres = database.make(topology, run)
     # The file may contain the database password.
-    _write(run / "supervisord.conf", supervisord(topology, programs, postgres, run))
+    _write(run / "supervisord.conf", supervisord(topology, programs, known, postgres, run))
 
 
 def gateway_values(topology: Topology) -> dict:
-    endpoints = [
-        {"address": HOST, "port": replica.port, "adminPort": replica.admin_port}
-        for replica in topology.replicas
-    ]
+    several = len(topology.services) > 1
     return {
         "listener": {"address": HOST, "port": topology.gateway_port},
         "admin": {"port": topology.envoy_admin_port},
         "stats": {"address": HOST, "port": topology.gateway_stats_port},
         "upstream": {
             "discovery": "static",
-            "endpoints": endpoints,
+            "endpoints": [] if several else _endpoints(topology, topology.service),
             # Well below the local replicas' drain.settle.
             "health": {"interval": "200ms"},
         },
         # Log every request, for users who try it out.
         "accessLog": {"percent": 100},
+        "routes": _routes(topology) if several else [],
     }
+
+
+def _endpoints(topology: Topology, service: Service) -> list[dict]:
+    return [
+        {"address": HOST, "port": replica.port, "adminPort": replica.admin_port}
+        for replica in topology.replicas_of(service)
+    ]
+
+
+def host(service: Service) -> str:
+    """The host whose requests the gateway sends to one of several services. curl and browsers
+    resolve it to this machine (RFC 6761, section 6.3).
+    """
+    return f"{service.name.lower().replace('_', '-')}.localhost"
+
+
+def _routes(topology: Topology) -> list[dict]:
+    """The first service also gets the requests for all other hosts."""
+    routes = []
+    for service in topology.services:
+        upstream = service.gateway.get("upstream", {})
+        chosen = {key: upstream[key] for key in ("protocol", "upgrade") if key in upstream}
+        name = service.name.lower().replace("_", "-")
+        route = {"service": {"name": name, "endpoints": _endpoints(topology, service)}, **chosen}
+        if not service.chassis:
+            route["health"] = {"path": service.health}
+        routes.append({"name": name, "hosts": [host(service)], **route})
+    rest = {key: value for key, value in routes[0].items() if key != "hosts"}
+    return [*routes, {**rest, "name": "default"}]
 
 
 def envoy(
@@ -88,18 +118,18 @@ def envoy(
 def prometheus(topology: Topology, namespace: str) -> str:
     """Scrapes every part with the target labels of a cluster, and applies the rules."""
     gateway = {"gateway": topology.gateway_stats_port}
-    replicas = {replica.name: replica.admin_port for replica in topology.replicas}
+    # Other programs may export metrics, but no setting shows where.
+    chassis = [service for service in topology.services if service.chassis]
+    replicas = [
+        _target(replica.name, replica.admin_port, namespace, service.name)
+        for service in chassis
+        for replica in topology.replicas_of(service)
+    ]
     configuration = {
         "global": {"scrape_interval": "5s", "scrape_timeout": "4s", "evaluation_interval": "15s"},
         "rule_files": [f"{_pattern(REPOSITORY / 'dashboards' / 'rules')}/*.rules.yaml"],
         "scrape_configs": [
-            # Other programs may export metrics, but no setting shows where.
-            _job(
-                "service",
-                replicas if topology.service.chassis else {},
-                namespace,
-                topology.service.name,
-            ),
+            {"job_name": "service", "static_configs": replicas},
             _job("gateway", gateway, namespace) | {"metrics_path": "/stats/prometheus"},
             _job("prometheus", {"prometheus": topology.prometheus_port}, namespace),
         ],
@@ -117,19 +147,24 @@ def _pattern(folder: Path) -> str:
     return re.sub(r"[?\[\\]", r"\\\g<0>", str(folder)).replace("*", "?")
 
 
-def _job(name: str, pods: dict[str, int], namespace: str, service: str = "") -> dict:
-    common = {"namespace": namespace, "service": service or name}
-    targets = [
-        {"targets": [f"{HOST}:{port}"], "labels": {**common, "pod": pod}}
-        for pod, port in pods.items()
-    ]
+def _job(name: str, pods: dict[str, int], namespace: str) -> dict:
+    targets = [_target(pod, port, namespace, name) for pod, port in pods.items()]
     return {"job_name": name, "static_configs": targets}
 
 
+def _target(pod: str, port: int, namespace: str, service: str) -> dict:
+    labels = {"namespace": namespace, "service": service, "pod": pod}
+    return {"targets": [f"{HOST}:{port}"], "labels": labels}
+
+
 def supervisord(
-    topology: Topology, programs: dict[str, Path], postgres: Postgres | None, run: Path
+    topology: Topology,
+    programs: dict[str, Path],
+    known: dict[str, set[str]],
+    postgres: Postgres | None,
+    run: Path,
 ) -> str:
-    replicas = _replicas(topology, programs["server"], postgres, run)
+    replicas = _replicas(topology, known, postgres, run)
     parts: dict[str, list[str]] = {}
     parts["dashboard"] = commands.dashboard(topology, programs["corelane"], run)
     parts["prometheus"] = commands.prometheus(topology, programs["prometheus"], run)
@@ -169,23 +204,25 @@ def supervisord(
 
 
 def _replicas(
-    topology: Topology, program: Path, postgres: Postgres | None, run: Path
+    topology: Topology, known: dict[str, set[str]], postgres: Postgres | None, run: Path
 ) -> dict[str, tuple[list[str], dict[str, str]]]:
     if topology.service == REFERENCE:
+        program = build.installed(REFERENCE, run)
         more = database.flags(topology, postgres, run)
         more += ["--auth.tokens", str(hashed_token(run))]
         return {
             replica.name: (commands.server(replica, topology.pinned, program, more), {})
             for replica in topology.replicas
         }
-    shared = database.environment(topology, postgres, run)
-    return {
-        replica.name: (
-            commands.service(replica, program),
-            commands.environment(replica, topology) | shared,
+    found = {}
+    for replica in topology.replicas:
+        service = topology.of(replica)
+        own = commands.environment(replica, topology) | commands.calls(
+            topology, known[service.name]
         )
-        for replica in topology.replicas
-    }
+        own |= database.environment(topology, service, postgres, run)
+        found[replica.name] = (commands.service(replica, build.installed(service, run)), own)
+    return found
 
 
 def _pairs(variables: dict[str, str]) -> str:
@@ -232,8 +269,10 @@ READY = 'http_health_check: {path: "/readyz"}'
 
 
 def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
-    """Rendered by Helm if the service defines gateway values."""
+    """Rendered by Helm if there are several services, or the service defines gateway values."""
     service = topology.service
+    if len(topology.services) > 1:
+        return _chosen(topology, programs)
     text = _chosen(topology, programs) if service.gateway else _usual(topology)
     if service.chassis:
         return text
@@ -242,7 +281,10 @@ def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
 
 def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(_merged(gateway_values(topology), topology.service.gateway), file)
+        values = gateway_values(topology)
+        if len(topology.services) == 1:
+            values = _merged(values, topology.service.gateway)
+        json.dump(values, file)
         file.flush()
         return envoy(Path(file.name), programs)
 

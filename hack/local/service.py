@@ -84,11 +84,28 @@ def _default(binaries: dict[str, dict]) -> str:
     return choice[0] if len(choice) == 1 else ""
 
 
+def named(name: str, manifest: Path | None) -> Service:
+    """A folder with a package, or a binary of the workspace."""
+    if (Path(name) / "Cargo.toml").is_file():
+        return package(Path(name), "")
+    if manifest is None:
+        raise ToolError(
+            f"{name} is neither a folder with a Cargo.toml nor, without a Cargo.toml here, a binary"
+        )
+    return package(manifest, name)
+
+
 def program(path: Path, runtime: str, health: str) -> Service:
     if not os.access(path, os.X_OK) or not path.is_file():
         raise ToolError(f"{path} is not a program: give the path of an executable file")
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
     return Service(name, str(path.resolve()), runtime=runtime, health=health)
+
+
+def require_distinct(services: list[Service]) -> None:
+    for index, each in enumerate(services):
+        if each.name in {before.name for before in services[:index]}:
+            raise ToolError(f"two services are called {each.name}: rename one of the binaries")
 
 
 def metadata(manifest: Path) -> dict:

@@ -38,11 +38,11 @@ class Settings:
     cpus: tuple[int, ...]
     ports: dict[str, int]
     database: str = DATABASES[0]
-    service: Service = REFERENCE
+    services: tuple[Service, ...] = (REFERENCE,)
 
     @property
     def pinned(self) -> bool:
-        return self.replicas <= len(self.cpus)
+        return self.replicas * len(self.services) <= len(self.cpus)
 
 
 FOLDER = ".corelane"
@@ -72,18 +72,18 @@ def usage(run: Path, command: str) -> str:
     return f"make {command}" if run.name == "default" else f"make {command} INSTANCE={run.name}"
 
 
-def load(service: Service = REFERENCE) -> Settings:
-    """Replicas get the CPUs that this process may use."""
+def load(services: tuple[Service, ...] = (REFERENCE,)) -> Settings:
+    """Replicas get the CPUs that this process may use. `replicas` is the number for each service."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     return Settings(
-        replicas=number("REPLICAS", len(cpus), 1, 1000),
+        replicas=number("REPLICAS", max(1, len(cpus) // len(services)), 1, 1000),
         cpus=cpus,
         ports={
             name: number(name, default, 1, 65535)
             for name, default in {**VARIABLES, "POSTGRES_PORT": POSTGRES_PORT}.items()
         },
-        database=_database(DATABASES[0] if service == REFERENCE else DATABASES[-1]),
-        service=service,
+        database=_database(DATABASES[0] if services == (REFERENCE,) else DATABASES[-1]),
+        services=services,
     )
 
 

@@ -17,6 +17,7 @@ class Replica:
     cpu: int
     port: int
     admin_port: int
+    service: str = REFERENCE.name
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,21 @@ class Topology:
     replicas: tuple[Replica, ...]
     database: str = "none"
     postgres_port: int = 0
-    service: Service = REFERENCE
+    services: tuple[Service, ...] = (REFERENCE,)
     dashboard_port: int = 0
     """0 if there is no dashboard."""
+
+    @property
+    def service(self) -> Service:
+        """The service that gets the requests for hosts that name no other service."""
+        return self.services[0]
+
+    def of(self, replica: Replica) -> Service:
+        (service,) = (each for each in self.services if each.name == replica.service)
+        return service
+
+    def replicas_of(self, service: Service) -> list[Replica]:
+        return [replica for replica in self.replicas if replica.service == service.name]
 
     def addresses(self) -> dict[str, str]:
         ports = {replica.name: replica.port for replica in self.replicas}
@@ -47,25 +60,27 @@ class Topology:
         ports |= {"ENVOY_ADMIN_PORT": self.envoy_admin_port, "REPLICA_PORT": first.port}
         ports |= {"GATEWAY_STATS_PORT": self.gateway_stats_port}
         ports |= {"PROMETHEUS_PORT": self.prometheus_port}
-        if self.service.chassis:
+        if any(service.chassis for service in self.services):
             ports["REPLICA_ADMIN_PORT"] = first.admin_port
         if self.database == "postgres":
             ports["POSTGRES_PORT"] = self.postgres_port
-        chosen = {"REPLICAS": len(self.replicas), "DATABASE": self.database, **ports}
+        each = len(self.replicas) // len(self.services)
+        chosen = {"REPLICAS": each, "DATABASE": self.database, **ports}
         return {name: str(value) for name, value in chosen.items()}
 
 
 def plan(settings: Settings) -> Topology:
     ports = settings.ports
-    admin = "REPLICA_ADMIN_PORT" if settings.service.chassis else "REPLICA_PORT"
+    wanted = [(each, index) for each in settings.services for index in range(settings.replicas)]
     replicas = [
         Replica(
-            name=f"{settings.service.name}-{index}",
-            cpu=settings.cpus[index % len(settings.cpus)],
-            port=ports["REPLICA_PORT"] + index,
-            admin_port=ports[admin] + index,
+            name=f"{service.name}-{index}",
+            cpu=settings.cpus[place % len(settings.cpus)],
+            port=ports["REPLICA_PORT"] + place,
+            admin_port=ports["REPLICA_ADMIN_PORT" if service.chassis else "REPLICA_PORT"] + place,
+            service=service.name,
         )
-        for index in range(settings.replicas)
+        for place, (service, index) in enumerate(wanted)
     ]
     return Topology(
         gateway_port=ports["GATEWAY_PORT"],
@@ -76,7 +91,7 @@ def plan(settings: Settings) -> Topology:
         replicas=tuple(replicas),
         database=settings.database,
         postgres_port=ports.get("POSTGRES_PORT", 0),
-        service=settings.service,
+        services=settings.services,
         dashboard_port=ports["DASHBOARD_PORT"],
     )
 
@@ -91,5 +106,5 @@ def read(run: Path) -> Topology | None:
     except FileNotFoundError:
         return None
     raw["replicas"] = tuple(Replica(**replica) for replica in raw["replicas"])
-    raw["service"] = Service(**raw["service"])
+    raw["services"] = tuple(Service(**service) for service in raw["services"])
     return Topology(**raw)

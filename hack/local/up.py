@@ -34,16 +34,16 @@ TOOLS = ("envoy", "prometheus", "supervisord")
 
 
 def prepare(
-    run: Path, service: Service, corelane: Path | None
-) -> tuple[dict[str, Path], Built, Path]:
-    """Tools by name, the service, and the `corelane` program, which is built if it is missing."""
-    profile = settings.profile(service)
-    tools = [*TOOLS, "helm"] if service.gateway else TOOLS
+    run: Path, services: tuple[Service, ...], corelane: Path | None
+) -> tuple[dict[str, Path], list[Built], Path]:
+    """Tools by name, the services, and the `corelane` program, which is built if it is missing."""
+    profile = settings.profile(services[0])
+    renders = len(services) > 1 or services[0].gateway
     with ThreadPoolExecutor() as pool:
-        found = pool.submit(resolve.ensure, tools)
-        built = pool.submit(build.build, service, run, profile).result()
+        found = pool.submit(resolve.ensure, [*TOOLS, "helm"] if renders else TOOLS)
         # A cargo build uses all CPUs.
-        page = corelane or build.command_line(service, run, profile)
+        built = [build.build(service, run, profile) for service in services]
+        page = corelane or build.command_line(services[0], run, profile)
         return found.result(), built, page
 
 
@@ -58,7 +58,7 @@ def _hide(run: Path) -> None:
 
 def main(
     run: Path,
-    service: Service = REFERENCE,
+    services: tuple[Service, ...] = (REFERENCE,),
     following: bool = False,
     corelane: Path | None = None,
 ) -> int:
@@ -67,17 +67,19 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     _hide(run)
     with pids.lock(run):
-        plan = _running(run, service)
+        plan = _running(run, services)
         built = None
         if plan is None:
-            plan = topology.plan(settings.load(service))
+            plan = topology.plan(settings.load(services))
             built = _bring_up(plan, run, corelane)
     if not following:
         return 0
-    return watch.watch(plan, built or build.build(service, run, settings.profile(service)), run)
+    profile = settings.profile(services[0])
+    built = built or [build.build(service, run, profile) for service in services]
+    return watch.watch(plan, built, run)
 
 
-def _running(run: Path, service: Service) -> Topology | None:
+def _running(run: Path, services: tuple[Service, ...]) -> Topology | None:
     """The running instance, if any."""
     found = processes.find(run)
     if not found:
@@ -87,11 +89,11 @@ def _running(run: Path, service: Service) -> Topology | None:
     if supervisor.pid(run) is None or running is None:
         names = ", ".join(f"{pids.name(pid)} (pid {pid})" for pid in found)
         raise ToolError(f"an incomplete earlier run left {names}: {down_first}")
-    if running.service != service:
-        other = running.service.program
-        what = other if other != service.program else "another runtime, health path or gateway"
+    if running.services != services:
+        other, wanted = ([each.program for each in some] for some in (running.services, services))
+        what = ", ".join(other) if other != wanted else "another runtime, health path or gateway"
         raise ToolError(f"instance {run.name} is up with {what}: {down_first}")
-    wanted = topology.plan(settings.load(service)).variables()
+    wanted = topology.plan(settings.load(services)).variables()
     for name, value in running.variables().items():
         if settings.given(name) and wanted.get(name, "") != value:
             raise ToolError(
@@ -118,36 +120,48 @@ SHELL = re.compile(
 
 def _changed(running: Topology, run: Path) -> list[str]:
     """Variables whose value would differ for replicas after a restart."""
-    program = run / build.FOLDER / Path(running.service.program).name
-    now = processes.make(run, program, running.service, _own(running, run))
+    now = processes.make(run, running.services, _known(running, run))
     before = pids.environment(supervisor.pid(run) or 0)
     changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
     return sorted(name for name in changed - OURS if before and not SHELL.fullmatch(name))
 
 
-def _own(plan: Topology, run: Path) -> dict[str, str]:
+def _known(plan: Topology, run: Path) -> dict[str, set[str]]:
+    """The CORELANE_ variables that each service reads."""
+    found = {}
+    for service in plan.services:
+        program = build.installed(service, run)
+        found[service.name] = processes.variables(run, program, service, _own(plan, service, run))
+    return found
+
+
+def _own(plan: Topology, service: Service, run: Path) -> dict[str, str]:
     """A replica's variables in addition to the environment of `up`. The reference server takes
     flags instead.
     """
-    if plan.service == REFERENCE:
+    if service == REFERENCE:
         return {}
-    shared = database.environment(plan, database.read(plan, run), run)
-    return commands.environment(plan.replicas[0], plan) | shared
+    shared = database.environment(plan, service, database.read(plan, run), run)
+    return commands.environment(plan.replicas_of(service)[0], plan) | shared
 
 
-def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> Built:
+def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> list[Built]:
     ports.require_free(plan)
-    programs, built, page = prepare(run, plan.service, corelane)
+    programs, built, page = prepare(run, plan.services, corelane)
     _clear(run)
-    programs["server"] = build.install(built.program, run)
+    for each in built:
+        build.install(each.program, run)
     programs["corelane"] = build.install(page, run)
     if run.parent.name == settings.FOLDER:
         # The place where `corelane status` and other commands find these tools.
         (run / "checkout").write_text(str(settings.REPOSITORY))
-    render.render(plan, programs, run)
+    # A program may need its database before it reads its settings.
+    database.make(plan, run)
+    known = _known(plan, run)
+    render.render(plan, programs, known, run)
     # The builds may have taken minutes.
     ports.require_free(plan)
-    failed = _start(plan, programs, run)
+    failed = _start(plan, programs, known, run)
     print(f"Corelane is up, without {', '.join(failed)}." if failed else "Corelane is up.")
     print(describe(plan, run))
     return built
@@ -160,10 +174,12 @@ def _clear(run: Path) -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def _start(plan: Topology, programs: dict[str, Path], run: Path) -> list[str]:
+def _start(
+    plan: Topology, programs: dict[str, Path], known: dict[str, set[str]], run: Path
+) -> list[str]:
     """Returns replicas that are not ready, which supervisord keeps restarting."""
     try:
-        environment = processes.make(run, programs["server"], plan.service, _own(plan, run))
+        environment = processes.make(run, plan.services, known)
         begun = supervisor.mark(run)
         supervisor.start(programs["supervisord"], run, environment)
         failed = ready.wait(plan, run, begun)
@@ -190,7 +206,8 @@ def describe(plan: Topology, run: Path) -> str:
         f"  Prometheus     http://{HOST}:{plan.prometheus_port}/api/v1/targets",
     ]
     for replica in plan.replicas:
-        lanes = f"; lanes: http://{HOST}:{replica.admin_port}/lanes" if plan.service.chassis else ""
+        chassis = plan.of(replica).chassis
+        lanes = f"; lanes: http://{HOST}:{replica.admin_port}/lanes" if chassis else ""
         lines.append(
             f"  {replica.name:<14} http://{HOST}:{replica.port}  (CPU {replica.cpu}{lanes})"
         )
@@ -201,10 +218,16 @@ def describe(plan: Topology, run: Path) -> str:
     lines += [
         "",
         "Try:",
-        *(_try_reference(plan, run) if ours else [f"  curl -i {gateway}/"]),
+        *(_try_reference(plan, run) if ours else [f"  curl -i {url}/" for url in _urls(plan)]),
         *(f"  {settings.usage(run, command)}" for command in ("status", logs, "down")),
     ]
     return "\n".join(lines)
+
+
+def _urls(plan: Topology) -> list[str]:
+    """URL of each service behind the gateway."""
+    names = [render.host(service) for service in plan.services[1:]]
+    return [f"http://{name}:{plan.gateway_port}" for name in (HOST, *names)]
 
 
 def _try_reference(plan: Topology, run: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from local import build, down, processes, ready, settings, supervisor
 from local.build import Built
 from local.render import STOP
+from local.service import Service
 from local.topology import Replica, Topology
 from stack import in_time, pids
 from tools import progress
@@ -22,40 +23,50 @@ events.
 Seen = dict[Path, tuple[int, int] | None]
 
 
-def watch(topology: Topology, built: Built, run: Path) -> int:
+def watch(topology: Topology, built: list[Built], run: Path) -> int:
     """Watches until SIGINT, SIGTERM or the end of the instance. A signal takes effect after the
     current build or rollout.
     """
     ends: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: ends.append(number))
-    if len(topology.replicas) == 1:
+    if len(topology.replicas) == len(topology.services):
         progress.say("watch", "with one replica, requests fail while it restarts: set REPLICAS=2")
-    progress.say("watch", f"{len(built.sources)} files; Ctrl-C ends only this")
-    seen: Seen = {}
+    files = {source for each in built for source in each.sources}
+    progress.say("watch", f"{len(files)} files; Ctrl-C ends only this")
+    seen: list[Seen] = [{} for _ in built]
     while not ends and processes.find(run):
-        now = _look(built.sources)
-        if now == seen:
+        changed = [i for i, each in enumerate(built) if _look(each.sources) != seen[i]]
+        if not changed:
             time.sleep(EVERY)
-            continue
-        seen = _settled(built.sources, now)
-        try:
-            built = build.build(topology.service, run, settings.profile(topology.service))
-            # The build may have missed a change that happened while it ran.
-            seen = {file: seen.get(file, found) for file, found in _look(built.sources).items()}
-            _roll(topology, built, run)
-        except ToolError as error:
-            progress.say("watch", f"the old program keeps running: {error}")
+        for index in changed:
+            _follow(topology, index, built, seen, run)
     print(f"The platform stays up: {settings.usage(run, 'down')} ends it.")
     return 0
 
 
-def _roll(topology: Topology, built: Built, run: Path) -> None:
+def _follow(
+    topology: Topology, index: int, built: list[Built], seen: list[Seen], run: Path
+) -> None:
+    """Builds one service and rolls it out; updates its entries in `built` and `seen`."""
+    service, sources = topology.services[index], built[index].sources
+    seen[index] = before = _settled(sources, _look(sources))
+    try:
+        built[index] = build.build(service, run, settings.profile(topology.service))
+        # The build may have missed a change that happened while it ran.
+        now = _look(built[index].sources)
+        seen[index] = {file: before.get(file, found) for file, found in now.items()}
+        _roll(topology, service, built[index], run)
+    except ToolError as error:
+        progress.say("watch", f"the old program keeps running: {error}")
+
+
+def _roll(topology: Topology, service: Service, built: Built, run: Path) -> None:
     """Does nothing if the replicas already run the program."""
     if filecmp.cmp(built.program, run / build.FOLDER / built.program.name, shallow=False):
         return
     with pids.lock(run), progress.step("watch", "rolls the new program out"):
-        roll(topology, built.program, run)
+        roll(topology, service, built.program, run)
 
 
 def _settled(sources: Iterable[Path], now: Seen) -> Seen:
@@ -86,14 +97,14 @@ START = 30.0
 """Seconds for a replica to become ready, and for the gateway to see that."""
 
 
-def roll(topology: Topology, program: Path, run: Path) -> None:
+def roll(topology: Topology, service: Service, program: Path, run: Path) -> None:
     """After an error, restores the old program everywhere."""
     installed = run / build.FOLDER / program.name
     old = installed.rename(installed.with_name(f".{program.name}.old"))
     build.install(program, run)
     rolled = []
     try:
-        for replica in topology.replicas:
+        for replica in topology.replicas_of(service):
             rolled.append(replica)
             _restart(replica, topology, run)
             progress.say(replica.name, "runs the new program")

@@ -52,7 +52,7 @@ def test_the_state_is_that_of_the_instance(platform: Platform) -> None:
         return found if all(parts) else None
 
     found = eventually(whole, "requests of the gateway and lanes of every replica")
-    assert (found["service"], found["instance"]) == ("server", platform.run.name)
+    assert (found["services"], found["instance"]) == (["server"], platform.run.name)
     shown = {each["name"]: [lane["cpu"] for lane in each["lanes"]] for each in found["replicas"]}
     assert list(shown) == [each.name for each in platform.replicas]
     for each in platform.replicas:

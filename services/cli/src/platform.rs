@@ -13,9 +13,12 @@ use crate::checkout::{self, Project};
 
 const MANIFEST: &str = "Cargo.toml";
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Subject {
     Package,
+    /// Several packages, of which this is the first one's manifest. Their instance belongs to the
+    /// working directory.
+    Packages(PathBuf),
     Program,
     Instance,
 }
@@ -34,22 +37,27 @@ pub(crate) struct Place {
 
 /// Start Envoy, Prometheus and replicas of the service on this machine
 ///
-/// Each replica gets its own CPU if there are enough CPUs. Ports and settings match a cluster.
+/// Each replica gets its own CPU if there are enough CPUs. Ports and settings match a
+/// cluster. Several services, as in `corelane up shop orders`, share one gateway. It sends requests
+/// for NAME.localhost to the service NAME, and all other requests to the first service.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: REPLICAS=2 corelane up --watch\n\n\
                         Environment: REPLICAS, PROFILE (cargo profile; dev), INSTANCE, DATABASE (none, sqlite or \
                         postgres: DATABASE_URL of the replicas), DASHBOARD_PORT, GATEWAY_PORT, ENVOY_ADMIN_PORT, \
                         GATEWAY_STATS_PORT, PROMETHEUS_PORT, REPLICA_PORT, REPLICA_ADMIN_PORT, POSTGRES_PORT.")]
 pub(crate) struct Up {
+    /// Folder with a Cargo.toml, or a binary of the project [default: the project's binary]
+    #[arg(value_name = "SERVICE", conflicts_with_all = ["bin", "binary"])]
+    services: Vec<String>,
     /// Rebuild when a source changes, and roll out replica by replica
     #[arg(long)]
     watch: bool,
     /// Binary of the project to run, if there are several
     #[arg(long, value_name = "NAME")]
     bin: Option<String>,
-    /// Program to run instead of the project's binary
+    /// Program to run instead of the project's binary; may be repeated
     #[arg(long, value_name = "PROGRAM", conflicts_with = "bin")]
-    binary: Option<PathBuf>,
+    binary: Vec<PathBuf>,
     /// Runtime of the program
     #[arg(long, value_enum, default_value = "corelane")]
     runtime: Runtime,
@@ -116,14 +124,20 @@ pub(crate) struct Image {
 
 impl Up {
     pub(crate) fn run(&self) -> ExitCode {
-        let package = self.binary.is_none();
-        let subject = if package { Subject::Package } else { Subject::Program };
+        let folders = self.services.iter().map(|service| Path::new(service).join(MANIFEST));
+        let subject = match folders.into_iter().find(|manifest| manifest.is_file()) {
+            Some(manifest) => Subject::Packages(manifest),
+            None if self.binary.is_empty() => Subject::Package,
+            None => Subject::Program,
+        };
         self.place.execute("local", subject, |command, root| {
-            command.arg("up").arg("--project").arg(root);
-            match &self.binary {
-                Some(program) => command.arg("--binary").arg(program),
-                None => command.arg("--manifest").arg(&self.place.manifest_path),
-            };
+            command.arg("up").args(&self.services).arg("--project").arg(root);
+            for program in &self.binary {
+                command.arg("--binary").arg(program);
+            }
+            if self.binary.is_empty() && self.place.manifest_path.is_file() {
+                command.arg("--manifest").arg(&self.place.manifest_path);
+            }
             option(command, "--bin", &self.bin);
             let runtime = if self.runtime == Runtime::Other { "other" } else { "corelane" };
             command.args(["--runtime", runtime, "--health", &self.health]);
@@ -203,7 +217,7 @@ impl Place {
     ) -> Result<Command, String> {
         let chosen = self.manifest_path != Path::new(MANIFEST);
         let needed = subject == Subject::Package || chosen;
-        let project = match needed || self.manifest_path.is_file() {
+        let mut project = match needed || self.manifest_path.is_file() {
             true => Some(Project::read(&self.manifest_path)?),
             false => None,
         };
@@ -211,6 +225,9 @@ impl Place {
             Some(project) => project.root(),
             None => std::env::current_dir().map_err(|error| error.to_string())?,
         };
+        if let Subject::Packages(first) = &subject {
+            project = Some(Project::read(first)?);
+        }
         let recorded = || checkout::recorded(&root).filter(|_| subject == Subject::Instance);
         let checkout = match self.corelane.clone().or_else(recorded) {
             Some(named) => checkout::require(&named)?,

@@ -26,7 +26,13 @@ pub(super) struct Topology {
     pub(super) envoy_admin_port: u16,
     pub(super) prometheus_port: u16,
     pub(super) replicas: Vec<Replica>,
-    pub(super) service: Service,
+    pub(super) services: Vec<Service>,
+}
+
+impl Topology {
+    pub(super) fn chassis(&self, replica: &Replica) -> bool {
+        self.services.iter().any(|service| service.name == replica.service && service.chassis())
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -35,6 +41,7 @@ pub(super) struct Replica {
     pub(super) cpu: usize,
     pub(super) port: u16,
     pub(super) admin_port: u16,
+    pub(super) service: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,7 +51,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn chassis(&self) -> bool {
+    fn chassis(&self) -> bool {
         self.runtime == "corelane"
     }
 }

@@ -248,7 +248,7 @@ function show(state) {
   history.push(now);
   while (history[0].at < state.at - POINTS) history.shift();
   marks = marks.filter((at) => at >= state.at - POINTS);
-  put(byId("what"), `${state.service} · ${state.instance}`);
+  put(byId("what"), `${state.services.join(", ")} · ${state.instance}`);
   showLoad(load);
   showNumbers(state, now);
   state.replicas.forEach((replica, index) => showReplica(replica, per(replica.gateway?.total, before?.replicas[index].gateway?.total)));

@@ -14,6 +14,11 @@ const WINDOW: &str = "15s";
 /// `WINDOW` in seconds.
 const SECONDS: u64 = 15;
 
+/// Labels of a row.
+const BY: &str = "service, route";
+
+const BUCKETS: &str = "service, route, le";
+
 const ALL: &str = "all requests";
 
 /// Gateway counters start at 0 when the gateway starts; the page computes rates from two reads.
@@ -23,15 +28,14 @@ pub(super) async fn read(
     started: Instant,
 ) -> Result<Value, String> {
     let topology = instance.topology()?;
-    let chassis = topology.service.chassis();
-    let replicas = topology.replicas.iter().cloned();
-    let replicas = replicas.map(|each| tokio::spawn(replica(each, chassis)));
+    let replicas = topology.replicas.iter();
+    let replicas = replicas.map(|it| tokio::spawn(replica(it.clone(), topology.chassis(it))));
     let replicas: Vec<_> = replicas.collect();
     let stats = "/stats?format=json&filter=http.ingress.downstream_rq_";
     let (stats, clusters, routes) = tokio::join!(
         json(topology.envoy_admin_port, stats),
         json(topology.envoy_admin_port, "/clusters?format=json"),
-        routes(topology.prometheus_port),
+        routes(&topology),
     );
     let hosts = hosts(clusters.unwrap_or_default());
     let mut found = Vec::new();
@@ -44,7 +48,7 @@ pub(super) async fn read(
     Ok(json!({
         "at": started.elapsed().as_secs_f64(),
         "instance": instance.name(),
-        "service": topology.service.name,
+        "services": Vec::from_iter(topology.services.iter().map(|service| &service.name)),
         "gateway": gateway(&topology, stats.as_ref()),
         "prometheus": topology.prometheus_port,
         "replicas": found,
@@ -70,9 +74,9 @@ fn gateway(topology: &Topology, stats: Option<&Value>) -> Value {
 
 fn hosts(clusters: Value) -> BTreeMap<u64, Value> {
     let clusters = clusters["cluster_statuses"].as_array().cloned().unwrap_or_default();
-    let server = clusters.into_iter().find(|cluster| cluster["name"] == "server");
-    let hosts = server.and_then(|server| server["host_statuses"].as_array().cloned());
-    let seen = |host: Value| {
+    // No other cluster has the ports of replicas.
+    let hosts = clusters.iter().filter_map(|cluster| cluster["host_statuses"].as_array());
+    let seen = |host: &Value| {
         let port = host["address"]["socket_address"]["port_value"].as_u64()?;
         let stats = host["stats"].as_array()?;
         let total = stats.iter().find(|stat| stat["name"] == "rq_total");
@@ -101,6 +105,7 @@ async fn replica(replica: Replica, chassis: bool) -> Value {
     let lanes = own["lanes"].as_array().into_iter().flatten().map(lane);
     json!({
         "name": replica.name,
+        "service": replica.service,
         "cpu": replica.cpu,
         "port": replica.port,
         "admin_port": port,
@@ -113,7 +118,9 @@ async fn replica(replica: Replica, chassis: bool) -> Value {
 
 /// Rates and error rates per second and quantiles in milliseconds, for the gateway and for each
 /// route.
-async fn routes(prometheus: u16) -> Vec<Value> {
+async fn routes(topology: &Topology) -> Vec<Value> {
+    let prometheus = topology.prometheus_port;
+    let several = topology.services.len() > 1;
     let gateway = |name: &str| {
         format!("envoy_http_downstream_rq_{name}{{envoy_http_conn_manager_prefix=\"ingress\"")
     };
@@ -127,14 +134,15 @@ async fn routes(prometheus: u16) -> Vec<Value> {
     let errors = format!("{requests}{{code=~\"5..\"}}");
     let duration = "corelane_request_duration_seconds_bucket";
     let each = [
-        format!("sum by (route) ({})", late(requests, "lane, route, method, code")),
-        format!("sum by (route) ({})", late(&errors, "lane, route, method, code")),
-        format!("1e3 * {}", quantile(0.5, "route, le", &late(duration, "lane, route, le"))),
-        format!("1e3 * {}", quantile(0.99, "route, le", &late(duration, "lane, route, le"))),
+        format!("sum by ({BY}) ({})", late(requests, "lane, route, method, code")),
+        format!("sum by ({BY}) ({})", late(&errors, "lane, route, method, code")),
+        format!("1e3 * {}", quantile(0.5, BUCKETS, &late(duration, "lane, route, le"))),
+        format!("1e3 * {}", quantile(0.99, BUCKETS, &late(duration, "lane, route, le"))),
     ];
     // Queried in parallel, because each query may take its full time limit while Prometheus starts.
     let both = all.into_iter().zip(each).map(|(all, each)| {
-        (tokio::spawn(query(prometheus, all)), tokio::spawn(query(prometheus, each)))
+        let ask = |text| tokio::spawn(query(prometheus, several, text));
+        (ask(all), ask(each))
     });
     let both: Vec<_> = both.collect();
     let mut columns = Vec::new();
@@ -169,7 +177,8 @@ fn late(series: &str, labels: &str) -> String {
     )
 }
 
-async fn query(prometheus: u16, query: String) -> Vec<(String, f64)> {
+/// Values by route, or by service and route if there are several services.
+async fn query(prometheus: u16, several: bool, query: String) -> Vec<(String, f64)> {
     let escaped = query.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),
@@ -178,16 +187,20 @@ async fn query(prometheus: u16, query: String) -> Vec<(String, f64)> {
     let reply = json(prometheus, &path).await.unwrap_or_default();
     let value = |each: &Value| {
         let value: f64 = each["value"][1].as_str()?.parse().ok()?;
-        let route = each["metric"]["route"].as_str().unwrap_or_default().to_owned();
-        value.is_finite().then_some((route, value))
+        let label = |name: &str| each["metric"][name].as_str().unwrap_or_default();
+        let name = match several {
+            true => format!("{} {}", label("service"), label("route")),
+            false => label("route").to_owned(),
+        };
+        value.is_finite().then_some((name, value))
     };
     reply["data"]["result"].as_array().into_iter().flatten().filter_map(value).collect()
 }
 
-/// Turns a 100 ms delay on one replica on or off, for every route that any replica has served.
+/// Turns a 100 ms delay on one replica on or off, for every route that any replica of its service has served.
 pub(super) async fn delay(topology: &Topology, one: &Replica, on: bool) -> Result<(), String> {
     let (method, body) = match on {
-        true => (Method::PUT, faults(&known_routes(topology).await)),
+        true => (Method::PUT, faults(&known_routes(topology, &one.service).await)),
         false => (Method::DELETE, String::new()),
     };
     let reply = call(one.admin_port, method, "/faults", body).await?;
@@ -207,9 +220,9 @@ fn faults(routes: &BTreeSet<String>) -> String {
     json!({"faults": Vec::from_iter(routes.iter().take(64).map(fault))}).to_string()
 }
 
-async fn known_routes(topology: &Topology) -> BTreeSet<String> {
+async fn known_routes(topology: &Topology, service: &str) -> BTreeSet<String> {
     let mut routes = BTreeSet::new();
-    for replica in &topology.replicas {
+    for replica in topology.replicas.iter().filter(|replica| replica.service == service) {
         let own = json(replica.admin_port, "/lanes").await.unwrap_or_default();
         let lanes = own["lanes"].as_array().into_iter().flatten();
         let rows = lanes.flat_map(|lane| lane["routes"].as_array().into_iter().flatten());
