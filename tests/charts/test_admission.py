@@ -86,7 +86,7 @@ def test_all_but_the_agents_is_restricted(api: Api) -> None:
     objects = [
         each for each in documents("node-tuning", "mode=apply") if each["kind"] != "DaemonSet"
     ]
-    assert {"Job", "Pod"} <= {each["kind"] for each in objects}
+    assert "Pod" in {each["kind"] for each in objects}
     with api.namespace() as namespace:
         assert violations(api, namespace, objects) == set()
 

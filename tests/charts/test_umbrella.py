@@ -142,7 +142,7 @@ RESOURCES = {"resources": {"requests": QUANTITIES, "limits": QUANTITIES}}
     [
         ("service", {**RESOURCES, "test": RESOURCES}),
         ("gateway", {**RESOURCES, "agent": RESOURCES, "test": RESOURCES}),
-        ("node-tuning", {**RESOURCES, "uninstall": RESOURCES, "test": RESOURCES}),
+        ("node-tuning", {**RESOURCES, "test": RESOURCES}),
         ("loadtest", {**RESOURCES, "start": RESOURCES}),
         (
             "monitoring",

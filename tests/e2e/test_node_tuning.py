@@ -16,7 +16,7 @@ from stack.http import Client, ask
 from support.kubernetes import PAUSE, ROLL_OUT, Cluster, Pod
 from support.pinning import processes_of
 from support.releases import Release
-from support.tuning import NAME, Tuning, inside
+from support.tuning import NAME, RELEASE, Tuning, inside
 
 TIME_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_time_wait"
 FIN_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_fin_wait"
@@ -138,9 +138,39 @@ def test_a_node_is_tuned_kept_so_and_put_back(tuning: Tuning) -> None:
         assert (after[TIME_WAIT], after[RPS]) == (before[node][TIME_WAIT], before[node][RPS])
 
     tuning.uninstall()
-    assert {node: own_settings(node) for node in nodes} == before
-    for node in nodes:
+    assert_restored(before)
+
+
+def assert_restored(before: dict[str, dict[str, str]]) -> None:
+    assert {node: own_settings(node) for node in before} == before
+    for node in before:
         assert inside(node, "ls", STATE).split() in ([], ["lock"])
+
+
+def test_nodes_are_restored_when_their_agents_go_for_good(tuning: Tuning) -> None:
+    """GitOps tools run no Helm hooks on deletion, and delete the objects in any order."""
+    cluster, label = tuning.cluster, "corelane.example/tuned"
+    first, second = nodes = cluster.nodes()
+    before = {node: own_settings(node) for node in nodes}
+    for node in nodes:
+        cluster.kubectl("label", "node", node, f"{label}=yes")
+    try:
+        apply(tuning, nodeSelector={label: "yes"})
+        assert all(is_tuned(node) for node in nodes)
+        cluster.kubectl("label", "node", second, f"{label}-")
+        tuning.wait(lambda: second not in tuning.pods(), "no agent")
+        assert_restored({second: before[second]})
+        assert is_tuned(first)
+        # Its next container finds the journal.
+        _kill(tuning, first)
+        tuning.wait(lambda: _restarts(tuning, first) == 1, "another agent")
+        objects = tuning.helm("get", "manifest", RELEASE).stdout
+        cluster.kubectl("delete", "--filename", "-", stdin=objects)
+        tuning.wait(lambda: not tuning.pods(), "no agents")
+        assert_restored(before)
+    finally:
+        for node in nodes:
+            cluster.kubectl("label", "node", node, f"{label}-")
 
 
 def _kill(tuning: Tuning, node: str) -> None:
@@ -227,6 +257,8 @@ def test_a_wrong_profile_stops_at_the_first_node(tuning: Tuning) -> None:
     assert sorted(ready) == [False, True]
     # Nothing changed.
     assert all(is_tuned(node) for node in nodes)
+    # An agent that does not run could not restore its node.
+    apply(tuning)
 
 
 def test_a_node_is_tainted_while_it_is_not_prepared(tuning: Tuning) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import secrets
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ import yaml
 from stack import becomes, eventually
 from stack.apiserver import Api
 from stack.node import Tree
-from stack.programs import run
 from stack.rendering import CHARTS, helm
 from stack.replica import Server
 from support.node_agents import Agents, Node, NodeAgent, node, pod
@@ -32,7 +30,7 @@ WIDE = (
 
 @dataclass(frozen=True)
 class Release:
-    """The chart's objects without its hook Job."""
+    """The chart's objects without its test pod."""
 
     api: Api
     namespace: str
@@ -41,12 +39,11 @@ class Release:
     def make(self, *settings: str) -> None:
         named = (*settings, "global.registry=images.example")
         sets = [argument for setting in named for argument in ("--set", setting)]
-        where = ("--namespace", self.namespace)
-        rendered = helm("template", self.name, CHARTS / "node-tuning", *where, *sets)
+        rendered = helm("template", self.name, CHARTS / "node-tuning", *self.where, *sets)
         assert rendered.returncode == 0, rendered.stderr
         for document in yaml.safe_load_all(rendered.stdout):
-            if document and document["kind"] not in ("Job", "Pod"):
-                scope = () if document["kind"] in WIDE else where
+            if document and document["kind"] != "Pod":
+                scope = () if document["kind"] in WIDE else self.where
                 text = json.dumps(document)
                 made = self.api.kubectl("create", "--filename=-", *scope, text=text)
                 assert made.returncode == 0, made.stderr
@@ -58,6 +55,14 @@ class Release:
     @property
     def full(self) -> str:
         return f"{self.name}-node-tuning"
+
+    @property
+    def where(self) -> tuple[str, str]:
+        return ("--namespace", self.namespace)
+
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.full}"
 
     def kubeconfig(self, account: str, folder: Path, on: Node | None = None) -> Path:
         """Writes a kubeconfig like the one of a pod with this account, optionally on a node."""
@@ -93,6 +98,7 @@ def agent(of: Release, on: Node, tree: Tree, *flags: str) -> Iterator[NodeAgent]
     folder = tree.root.parent
     told = [f"--root={tree.root}", f"--journal={tree.journal}", "--profile=custom"]
     told += [f"--knobs={BACKLOG}=5000", f"--agent.node={on.name}", *flags]
+    told += [f"--agent.daemonset={of.path}"]
     kubeconfig = of.kubeconfig(of.full, folder, on)
     with Agents(folder).run(*told, f"--agent.kubeconfig={kubeconfig}") as running:
         yield running
@@ -137,40 +143,24 @@ def test_an_agent_that_audits_may_do_what_it_does(api: Api, tree: Tree) -> None:
         assert errors(running) == {}
 
 
-def test_the_uninstallation_may_do_what_it_does(api: Api, tmp_path: Path) -> None:
-    def uninstall(of: Release) -> subprocess.CompletedProcess[str]:
-        kubeconfig = of.kubeconfig(f"{of.full}-uninstall", tmp_path)
-        flags = [f"--namespace={of.namespace}", f"--daemonset={of.full}", "--timeout=1s"]
-        return run("node-tuner", "uninstall", *flags, f"--agent.kubeconfig={kubeconfig}")
-
-    with release(api, "mode=apply", "nodeSelector.a=b") as made:
-        late = uninstall(made)
-        # No controller reports progress.
-        assert late.returncode == 1, late
-        assert "not restored in time: 0 of 0 nodes are" in late.stderr
-        assert "not known" not in late.stderr
-        where = f"--namespace={made.namespace}"
-        daemonset = api.get("daemonset", made.full, where)
-        (container,) = daemonset["spec"]["template"]["spec"]["containers"]
-        variables = {each["name"]: each.get("value") for each in container["env"]}
-        assert variables["NODE_TUNER_AGENT_MODE"] == "restore"
-        # A variable must follow the variable that it refers to.
-        names = list(variables)
-        assert names.index("HOST_IP") < names.index("NODE_TUNER_AGENT_LISTEN")
-        assert container["securityContext"]["privileged"] is True
-        status = {
-            "observedGeneration": daemonset["metadata"]["generation"],
-            "desiredNumberScheduled": 0,
-            "currentNumberScheduled": 0,
-            "numberMisscheduled": 0,
-            "numberReady": 0,
-        }
-        patch = ["--subresource=status", "--patch", json.dumps({"status": status})]
-        patched = api.kubectl("patch", "daemonset", made.full, where, *patch)
-        assert patched.returncode == 0, patched.stderr
-        done = uninstall(made)
-        assert done.returncode == 0, done
-        assert done.stdout.splitlines()[-1] == "0 of 0 nodes restored"
+@pytest.mark.parametrize("first", ["rights", "daemonset"])
+def test_an_agent_whose_release_is_deleted_restores_its_node(
+    api: Api, tree: Tree, first: str
+) -> None:
+    """`kubectl delete` and Helm delete the objects in opposite orders."""
+    before = tree.snapshot()
+    with release(api, "mode=apply", "nodeSelector.a=b") as made, node(api, labels={"a": "b"}) as on:
+        with agent(made, on, tree, "--agent.mode=apply") as running:
+            running.wait_until_ready()
+            eventually(lambda: running.status("/proof.json") == 200, "talks with the API server")
+            kinds = ["clusterrole,clusterrolebinding,role,rolebinding,serviceaccount", "daemonset"]
+            for kind in kinds if first == "rights" else reversed(kinds):
+                selector = f"app.kubernetes.io/instance={made.name}"
+                made.api.kubectl("delete", kind, "--selector", selector, *made.where)
+            assert running.end() == 0
+            assert running.said("agent: stopped; the node is restored")
+        assert tree.snapshot() == before
+        assert not (tree.journal / "journal.json").exists()
 
 
 COST = "controller.kubernetes.io/pod-deletion-cost"

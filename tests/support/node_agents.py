@@ -132,14 +132,14 @@ class Node:
 
 
 @contextmanager
-def node(api: Api, *taints: dict) -> Iterator[Node]:
+def node(api: Api, *taints: dict, labels: Mapping[str, str] | None = None) -> Iterator[Node]:
     name = f"node-{secrets.token_hex(4)}"
     create(
         api,
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": dict(labels or {})},
             "spec": {"taints": list(taints)},
         },
     )

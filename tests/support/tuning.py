@@ -48,8 +48,6 @@ VALUES = {
     "minReadySeconds": 1,
     "interval": "1s",
     "cpu": "0",
-    # Shorter than the timeout of `helm uninstall`.
-    "uninstall": {"timeout": f"{0.8 * ROLL_OUT:.0f}s"},
 }
 
 
@@ -84,8 +82,9 @@ class Tuning:
         return self.helm(*arguments, check=check)
 
     def uninstall(self) -> None:
-        """Waits until everything is gone."""
+        """Waits until all agents have exited, after restoring their nodes."""
         self.helm("uninstall", RELEASE, "--wait", "--timeout", f"{ROLL_OUT:.0f}s")
+        self.wait(lambda: not self.pods(), "no agents")
 
     def agent(self, node: str) -> str:
         addresses = self.cluster.get("node", node)["status"]["addresses"]

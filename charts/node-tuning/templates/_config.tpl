@@ -1,8 +1,9 @@
 {{/*
-The agent's configuration file. What only the pod knows, and the mode, come from the environment.
+The agent's configuration file. Values that only the pod knows, and the mode, come from the environment.
 */}}
 {{- define "node-tuning.config" -}}
 {{- $agent := dict
+  "daemonset" (printf "%s/%s" .Release.Namespace (include "common.fullname" .))
   "drift" .Values.drift
   "interval" .Values.interval
   "cgroups" (include "node-tuning.cgroups" .)

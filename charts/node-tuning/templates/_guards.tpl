@@ -77,7 +77,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 
 {{- define "node-tuning.guards.durations" -}}
 {{- $values := .Values -}}
-{{- range list (list "interval" $values.interval "5m") (list "uninstall.timeout" $values.uninstall.timeout "1h") (list "deletionCost.interval" $values.deletionCost.interval "1h") -}}
+{{- range list (list "interval" $values.interval "5m") (list "deletionCost.interval" $values.deletionCost.interval "1h") -}}
 {{- $given := include "common.duration" (list (index . 1) (first .)) | int64 -}}
 {{- if or (lt $given 1000) (gt $given (include "common.duration" (list (last .) "") | int64)) -}}
 {{- fail (printf "%s is %v: set it to 1s to %s" (first .) (index . 1) (last .)) -}}

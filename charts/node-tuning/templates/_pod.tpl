@@ -48,7 +48,7 @@ readOnlyRootFilesystem: true
   value: /etc/node-tuner/config.yaml
 - name: NODE_TUNER_AGENTS
   value: {{ include "node-tuning.url" . }}
-# Not in the file, so that the uninstallation can change it in one place: here.
+# Not in the file, which a restarted container reads again: the mode and the pod's privileges change together.
 - name: NODE_TUNER_AGENT_MODE
   value: {{ .Values.mode }}
 - name: NODE_TUNER_AGENT_NODE
@@ -103,7 +103,7 @@ readOnlyRootFilesystem: true
 {{- end }}
 {{- end -}}
 
-{{/* Where agents run, and the pod of the uninstallation. */}}
+{{/* Where agents run. */}}
 {{- define "node-tuning.placement" -}}
 nodeSelector:
   {{- merge (dict "kubernetes.io/os" "linux") (.Values.nodeSelector | default dict) | toYaml | nindent 2 }}

@@ -48,7 +48,6 @@ fn run(settings: Settings) -> ExitCode {
     match &settings.command {
         Command::Agent => agent::run(settings),
         Command::Proof(proof) => proof::run(&settings, proof),
-        Command::Uninstall(uninstall) => kubernetes::uninstall(&settings, uninstall),
         Command::Audit | Command::Plan => audit(&settings),
         Command::Apply => apply(&settings),
         Command::Restore => restore(&settings),

@@ -1,12 +1,14 @@
 //! The agent's loop: repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! An exiting agent restores nothing, because the node's next agent continues its work.
+//! An exiting agent restores its node only if no agent follows on it.
 
 mod changes;
+mod leaving;
 mod metrics;
 mod pass;
 mod status;
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -40,10 +42,11 @@ enum AgentError {
     Kubernetes(#[from] ClientError),
     #[error("a pass ended early: {0}")]
     Pass(#[from] JoinError),
+    #[error("no agent follows, but the node is still tuned: {0}")]
+    Left(String),
 }
 
 pub(crate) fn run(settings: Settings) -> ExitCode {
-    // Waits for the current pass, so that no setting is half written.
     match process::block_on(keep(&settings), false).map_err(AgentError::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -77,27 +80,31 @@ async fn keep(settings: &Settings) -> Result<(), AgentError> {
         status: &status,
         passed: &passed,
     };
-    let kubernetes = match agent.node.is_empty() {
+    let mut kubernetes = match agent.node.is_empty() {
         true => None,
         false => Some(Kubernetes::new(agent).await?),
     };
     let talking = async {
-        match kubernetes {
+        match &mut kubernetes {
             Some(kubernetes) => talks.run(kubernetes).await,
             None => pending().await,
         }
     };
-    tokio::select! {
-        outcome = tune(settings, &status, &passed) => outcome?,
-        () = talking => {}
-        () = termination.wait() => {}
-    }
-    info!("agent: stopped; settings are not changed");
-    Ok(())
+    let passes = tokio::select! {
+        passes = tune(settings, &status, &passed, &mut termination) => passes?,
+        never = talking => match never {},
+    };
+    leaving::leave(passes, kubernetes).await
 }
 
-/// Runs passes, which do not need the API server, until the process exits.
-async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(), AgentError> {
+/// Runs passes, which do not need the API server, until a signal. Waits for the current pass, so that
+/// no setting is half written.
+async fn tune(
+    settings: &Settings,
+    status: &Status,
+    passed: &Notify,
+    termination: &mut Termination,
+) -> Result<Passes, AgentError> {
     let all = settings.clone();
     let mut passes = spawn_blocking(move || Passes::new(&all)).await?;
     let mut warned = false;
@@ -121,7 +128,10 @@ async fn tune(settings: &Settings, status: &Status, passed: &Notify) -> Result<(
         }
         warned = left.is_some();
         passed.notify_one();
-        sleep(settings.agent.interval).await;
+        tokio::select! {
+            () = sleep(settings.agent.interval) => {}
+            () = termination.wait() => return Ok(passes),
+        }
     }
 }
 
@@ -195,13 +205,14 @@ pub(crate) struct Talks<'a> {
 }
 
 impl Talks<'_> {
-    /// Never returns: failures are retried after the next pass.
-    pub(crate) async fn run(&self, mut kubernetes: Kubernetes) {
+    /// Retries failures after the next pass.
+    pub(crate) async fn run(&self, kubernetes: &mut Kubernetes) -> Infallible {
         let mut strangers = None;
         loop {
-            self.taint(&kubernetes).await;
-            self.tell(&mut kubernetes).await;
-            self.prove(&kubernetes, &mut strangers).await;
+            self.answer(Operation::DaemonSet, kubernetes.check_owner().await);
+            self.taint(kubernetes).await;
+            self.tell(kubernetes).await;
+            self.prove(kubernetes, &mut strangers).await;
             self.answer(Operation::DeletionCosts, kubernetes.deletion_costs().await);
             self.passed.notified().await;
         }

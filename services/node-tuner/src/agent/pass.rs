@@ -41,6 +41,11 @@ impl Passes {
         }
     }
 
+    /// Makes every further pass restore the node.
+    pub(crate) fn restore_from_now_on(&mut self) {
+        self.mode = Mode::Restore;
+    }
+
     pub(crate) fn next(&mut self) -> Outcome {
         match self.mode {
             Mode::Audit => {

@@ -18,11 +18,17 @@ pub(crate) enum Operation {
     Events,
     Taint,
     DeletionCosts,
+    DaemonSet,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 4] =
-        [Operation::Pods, Operation::Events, Operation::Taint, Operation::DeletionCosts];
+    pub(crate) const ALL: [Operation; 5] = [
+        Operation::Pods,
+        Operation::Events,
+        Operation::Taint,
+        Operation::DeletionCosts,
+        Operation::DaemonSet,
+    ];
 
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -30,6 +36,7 @@ impl Operation {
             Operation::Events => "events",
             Operation::Taint => "taint",
             Operation::DeletionCosts => "deletion-costs",
+            Operation::DaemonSet => "daemonset",
         }
     }
 }
@@ -140,7 +147,7 @@ impl Facts {
             Mode::Restore if pass.journalled > 0 => {
                 Err(format!("{} settings are still in the journal", pass.journalled))
             }
-            // The agents are deleted next, together with their permission to change nodes.
+            // The agents may be deleted next, together with their permission to change nodes.
             Mode::Restore => match &self.tainted {
                 Some(why) => Err(format!("the node may still have the taint: {why}")),
                 None => Ok(()),

@@ -1,9 +1,9 @@
-//! API server requests: pods, events, the taint and deletion costs.
+//! API server requests: pods, events, the taint, deletion costs and the agent's DaemonSet.
 
 mod costs;
+mod departure;
 mod events;
 mod pods;
-mod uninstall;
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,13 @@ use kube::{Api, Client};
 use tracing::warn;
 
 use self::costs::Costs;
+use self::departure::Owner;
 use self::events::{Events, Pace};
 use crate::proof::Pod;
 use crate::settings::Agent;
 
+pub(crate) use self::departure::Departure;
 pub(crate) use self::events::{Message, Reason};
-pub(crate) use self::uninstall::uninstall;
 
 pub(crate) struct Kubernetes {
     client: Client,
@@ -31,6 +32,8 @@ pub(crate) struct Kubernetes {
     selector: String,
     taint: String,
     costs: Option<Costs>,
+    /// Known only in apply mode, in which an agent may have to restore its node at the end.
+    owner: Option<Owner>,
 }
 
 impl Kubernetes {
@@ -44,6 +47,7 @@ impl Kubernetes {
             costs: settings
                 .deletion_cost
                 .map(|interval| Costs::new(&client, &settings.node, interval)),
+            owner: settings.owner().map(|daemonset| Owner::new(&client, daemonset, &settings.node)),
             client,
             node: settings.node.clone(),
             selector: settings.pods.clone(),
@@ -93,6 +97,22 @@ impl Kubernetes {
         match &mut self.costs {
             Some(costs) => costs.write().await,
             None => Ok(()),
+        }
+    }
+
+    /// Fails as long as the agent cannot read its DaemonSet.
+    pub(crate) async fn check_owner(&mut self) -> kube::Result<()> {
+        match &mut self.owner {
+            Some(owner) => owner.check().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether another agent follows this one on the node.
+    pub(crate) async fn departure(&self) -> Departure {
+        match &self.owner {
+            Some(owner) => owner.departure().await,
+            None => Departure::Replaced,
         }
     }
 }

@@ -113,7 +113,6 @@ pub(crate) enum Command {
     Agent,
     Proof(Proof),
     Generate(Generate),
-    Uninstall(Uninstall),
     /// List all settings, with reasons and risks
     Knobs,
 }
@@ -151,6 +150,11 @@ pub(crate) struct Agent {
     #[arg(id = "agent.node", long = "agent.node", global = true, env = "NODE_TUNER_AGENT_NODE")]
     #[arg(default_value = "")]
     pub(crate) node: String,
+    /// The agent's DaemonSet; without it, an exiting agent never restores its node
+    #[arg(id = "agent.daemonset", long = "agent.daemonset", global = true)]
+    #[arg(env = "NODE_TUNER_AGENT_DAEMONSET", value_name = "NAMESPACE/NAME")]
+    #[arg(value_parser = allowed(namespaced))]
+    daemonset: Option<(String, String)>,
     /// Kubernetes API configuration [default: the pod's]
     #[arg(id = "agent.kubeconfig", long = "agent.kubeconfig", global = true)]
     #[arg(env = "NODE_TUNER_AGENT_KUBECONFIG")]
@@ -180,6 +184,22 @@ pub(crate) struct Agent {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+impl Agent {
+    /// Namespace and name of the DaemonSet whose deletion makes this agent restore its node. Only an
+    /// agent in apply mode has something to restore, and the privileges.
+    pub(crate) fn owner(&self) -> Option<&(String, String)> {
+        self.daemonset.as_ref().filter(|_| self.mode == Mode::Apply)
+    }
+}
+
+fn namespaced(text: &str) -> Result<(String, String), &'static str> {
+    let parts = text.split_once('/').filter(|(namespace, name)| {
+        !namespace.is_empty() && !name.is_empty() && !name.contains('/')
+    });
+    let (namespace, name) = parts.ok_or("a namespace and a name, such as node-tuning/agents")?;
+    Ok((namespace.to_owned(), name.to_owned()))
+}
+
 /// What the loop does in each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
@@ -205,21 +225,6 @@ pub(crate) struct Proof {
     /// Succeed even if no agent has a pod
     #[arg(long, env = "NODE_TUNER_ALLOW_NONE")]
     pub(crate) allow_none: bool,
-}
-
-/// Restore every node before the DaemonSet is deleted
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Uninstall {
-    /// Namespace of the DaemonSet
-    #[arg(long, env = "NODE_TUNER_NAMESPACE")]
-    pub(crate) namespace: String,
-    /// Name of the DaemonSet
-    #[arg(long, env = "NODE_TUNER_DAEMONSET")]
-    pub(crate) daemonset: String,
-    /// Time limit for restoring all nodes
-    #[arg(long, env = "NODE_TUNER_TIMEOUT", default_value = "5m")]
-    #[arg(value_parser = allowed(value::duration(SECOND, 3600 * SECOND)))]
-    pub(crate) timeout: Duration,
 }
 
 /// Print settings that do not belong to the host as a file
