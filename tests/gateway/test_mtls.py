@@ -3,6 +3,7 @@ certificates and CAs under load.
 """
 
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -232,6 +233,39 @@ def test_the_gateway_sends_nothing_to_others(start: Callable[..., Server], tmp_p
             found = replicas[name].metrics()
             served = [found[it] for it in found if it.startswith("corelane_requests_total")]
             assert (name, sum(served) > 0) == (name, status == 200)
+
+
+def test_canaries_and_mirrors_prove_their_identity(
+    start: Callable[..., Server], tmp_path: Path
+) -> None:
+    """The replica of `wrong` has the certificate of another service."""
+    ca, secret = authority(tmp_path, "ca"), SecretFolder(tmp_path / "gateway")
+    secret.put(files(ca.issue(GATEWAY), ca))
+
+    def target(name: str, identity: str, **more: object) -> dict:
+        folder = SecretFolder(tmp_path / name)
+        folder.put(files(ca.issue(f"URI:{ACCOUNT}/{identity}"), ca))
+        replica = start(*flags(folder, "--lanes", "1"), replica=name)
+        return {"name": name, "endpoints": [endpoint(replica.url, replica.admin)], **more}
+
+    stable, canary = (target(name, name, weight=1) for name in ("stable", "canary"))
+    mirrors = target("mirror", "mirror", percent=100), target("wrong", "stable", percent=100)
+    routes = [
+        {"name": path, "path": {"prefix": f"/{path}"}, "services": [stable, canary], "mirror": it}
+        for path, it in zip(("hello", "div"), mirrors, strict=True)
+    ]
+    with gateway_to([], tmp_path, values(secret, routes=routes)) as gateway:
+        count = lambda name, of: gateway.counted(f"cluster.prod-{name}-http.{of}")
+        for name in ("stable", "canary", "mirror", "wrong"):
+            becomes(lambda name=name: count(name, "membership_healthy"), 1)
+        found = Counter(ask(gateway.url, "/hello").replica for _ in range(50))
+        assert found.keys() == {"stable", "canary"}
+        becomes(lambda: count("mirror", "upstream_rq_200"), 50)
+        assert all(count(name, "ssl.handshake") for name in ("stable", "canary", "mirror"))
+        # A refused mirror costs its original nothing.
+        assert ask(gateway.url, "/div/4").status == 200
+        eventually(lambda: count("wrong", "ssl.fail_verify_san"), "a refused mirror")
+        assert count("wrong", "ssl.handshake") == count("wrong", "upstream_rq_200") == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Sends raw bytes through the gateway, and checks responses and the bytes received by the back end."""
 
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,6 +13,19 @@ HOST = b"host: gateway\r\n"
 
 FINAL = b"GET /final HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
 """Sent after each payload, like another client's request on a shared connection."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The way from the gateways to the back ends: plaintext unless stated otherwise."""
+
+    values: dict = field(default_factory=dict)
+    """Values of a gateway."""
+    flags: tuple[object, ...] = ()
+    """Flags of a server."""
+    scheme: str = "http"
+    tls: ssl.SSLContext | None = None
+    """TLS settings of a recorder."""
 
 
 @dataclass(frozen=True)

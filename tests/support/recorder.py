@@ -3,6 +3,7 @@
 import re
 import selectors
 import socket
+import ssl
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -52,11 +53,11 @@ class Recorder:
     """Two ports: one records requests, and the other serves health checks.
 
     A single thread reads all available data before it responds, so everything sent before a
-    response is recorded.
+    response is recorded. With `tls`, the port for requests accepts only TLS.
     """
 
-    def __init__(self) -> None:
-        first = free_ports(2)
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        first, self._tls = free_ports(2), tls
         self.url, self.admin = (f"http://127.0.0.1:{first + index}" for index in range(2))
         self._selector = selectors.DefaultSelector()
         self._listeners = []
@@ -102,6 +103,13 @@ class Recorder:
             except BlockingIOError:
                 return
             connection.setblocking(False)
+            if self._tls and not is_probe:
+                options = {"server_side": True, "do_handshake_on_connect": False}
+                try:
+                    connection = self._tls.wrap_socket(connection, **options)
+                except OSError:
+                    # The client has already reset it.
+                    continue
             self._peers[connection] = _Peer(connection, is_probe)
             self._selector.register(connection, selectors.EVENT_READ)
 
@@ -109,7 +117,7 @@ class Recorder:
         while True:
             try:
                 data = peer.connection.recv(65536)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantReadError):
                 return
             except OSError:
                 data = b""

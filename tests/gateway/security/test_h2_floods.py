@@ -25,9 +25,10 @@ from hyperframe.frame import (
 )
 
 from stack import eventually
-from stack.gateway import Gateway, endpoint, gateway_to, peak
+from stack.gateway import Gateway, endpoint, gateway_to, merged, peak
 from stack.http import ask
 from support import http2
+from support.attacks import Upstream
 from support.http2 import Connection, get, pack, request, reset
 from support.recorder import Record, Recorder
 
@@ -156,11 +157,13 @@ class Aftermath:
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, Recorder, dict]]:
+def target(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Gateway, Recorder, dict]]:
     """Yields a separate gateway in front of a recorder, and its HTTP/2 options."""
-    recorder, folder = Recorder(), tmp_path_factory.mktemp("flooded")
+    recorder, folder = Recorder(upstream.tls), tmp_path_factory.mktemp("flooded")
     # Each connection may reset the default number of streams, a rate that a slow client still exceeds.
-    values = {"listener": {"http2": {"resetRate": 1}}}
+    values = merged(upstream.values, {"listener": {"http2": {"resetRate": 1}}})
     with gateway_to([endpoint(recorder.url, recorder.admin)], folder, values) as gateway:
         eventually(lambda: ask(gateway.url, "/").status == 200)
         listeners = yaml.safe_load((folder / "envoy.yaml").read_text())["static_resources"]

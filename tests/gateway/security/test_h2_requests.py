@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stack import eventually
-from stack.gateway import endpoint, gateway_to
+from stack.gateway import endpoint, gateway_to, merged
 from stack.http import ask
-from support.attacks import Bench
+from support.attacks import Bench, Upstream
 from support.http2 import Connection, get, request
 from support.recorder import Record
 
@@ -223,10 +223,12 @@ def test_the_neighbours_pass_as_one_request(bench: Bench, name: str) -> None:
         assert [connection.outcome(1), connection.outcome(3)] == [404, 200]
 
 
-def test_behind_a_proxy_a_bad_request_ends_alone(bench: Bench, tmp_path: Path) -> None:
+def test_behind_a_proxy_a_bad_request_ends_alone(
+    bench: Bench, upstream: Upstream, tmp_path: Path
+) -> None:
     """Behind a proxy, many clients share a connection, so a single bad request does not close it."""
     requests, recorder = {**ENDED, **RESET}, bench.recorder
-    behind = {"listener": {"trustedHops": 1}}
+    behind = merged(upstream.values, {"listener": {"trustedHops": 1}})
     with gateway_to([endpoint(recorder.url, recorder.admin)], tmp_path, values=behind) as gateway:
         eventually(lambda: ask(gateway.url, "/").status == 200)
         recorder.take()

@@ -10,11 +10,11 @@ import pytest
 from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame
 
 from stack import eventually
-from stack.gateway import Gateway, endpoint, gateway_to, peak
+from stack.gateway import Gateway, endpoint, gateway_to, merged, peak
 from stack.http import ask
 from stack.load import Load
 from stack.replica import Server
-from support.attacks import HOST
+from support.attacks import HOST, Upstream
 from support.cgroups import cgroup
 from support.http2 import PREFACE, Connection, get, opened, pack, request
 from support.raw import connect, replies, until_end
@@ -33,7 +33,9 @@ WINDOW_0 = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
 
 @pytest.fixture(scope="module")
 def gateways(
-    start_once: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+    start_behind: Callable[..., Server],
+    upstream: Upstream,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Gateway, Gateway]]:
     """Yields two gateways with short time limits: one in front of a back end that waits for bodies,
     and one in front of a server with a large file.
@@ -41,8 +43,9 @@ def gateways(
     folder = tmp_path_factory.mktemp("static")
     with (folder / "large.bin").open("wb") as file:
         file.truncate(FILE)
-    recorder, server = Recorder(), start_once(static=folder)
+    recorder, server = Recorder(upstream.tls), start_behind(static=folder)
     values = {"listener": {"timeouts": LIMITS}, "upstream": {"timeout": LIMITS["stream"]}}
+    values = merged(upstream.values, values)
     with ExitStack() as stack:
         started = []
         for each in (recorder, server):
@@ -164,13 +167,13 @@ def kept_by_the_kernel(url: str) -> int:
 
 
 def test_many_clients_that_do_not_read_take_little_and_fail_no_request_of_others(
-    start_once: Callable[..., Server], tmp_path: Path
+    start_behind: Callable[..., Server], upstream: Upstream, tmp_path: Path
 ) -> None:
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(FILE)
-    server, count = start_once(static=tmp_path), 200
+    server, count = start_behind(static=tmp_path), 200
     with (
-        gateway_to([endpoint(server.url, server.admin)], tmp_path) as gateway,
+        gateway_to([endpoint(server.url, server.admin)], tmp_path, upstream.values) as gateway,
         ExitStack() as stack,
     ):
         eventually(lambda: ask(gateway.url, "/hello").status == 200)
@@ -216,13 +219,14 @@ def unread(connection: Connection) -> int:
 
 @pytest.mark.parametrize("monitor", ["heap", "cgroup"])
 def test_streams_without_a_window_stay_within_the_memory_and_fail_no_request_of_others(
-    start_once: Callable[..., Server], tmp_path: Path, monitor: str
+    start_behind: Callable[..., Server], upstream: Upstream, tmp_path: Path, monitor: str
 ) -> None:
     """Without a limit, each stream would take 128 KiB: in total, 1.5 times the memory limit."""
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(FILE)
-    server = start_once(static=tmp_path)
+    server = start_behind(static=tmp_path)
     values = {"memory": f"{MEBIBYTES}Mi", "overload": {"monitor": monitor}}
+    values = merged(upstream.values, values)
     with ExitStack() as stack:
         within = []
         if monitor == "cgroup":
