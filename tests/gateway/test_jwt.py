@@ -182,8 +182,11 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., d
         ) -> dict | int | None:
             if token is not None:
                 headers["authorization"] = f"Bearer {known.sign(claims(**token))}"
-            status = ask(running.url, path, method, headers=headers).status
-            requests = recorder.take().requests
+            reply = ask(running.url, path, method, headers=headers)
+            status, requests = reply.status, recorder.take().requests
+            if status == 403:
+                refused(reply, 403, "forbidden")
+                assert 'error="insufficient_scope"' in reply.headers["www-authenticate"]
             assert len(requests) == (status == 200)
             # Search the raw data: the recorder's fields are in lower case, but base64 is not.
             found = requests and re.findall(rb"\r\ncorelane-claims: (.*)\r\n", requests[0].data)

@@ -177,6 +177,24 @@ local_reply_config: &local_replies
       content_type: application/problem+json
       json_format: {type: "urn:corelane:problem:service-unavailable", title: Service Unavailable, status: 503}
   {{- end }}
+  {{- if include "gateway.envoy.filter.claims" . }}
+  # RFC 6750, section 3.1. Other filters reject such a token, too: this one alone by roles.
+  - filter:
+      and_filter:
+        filters:
+        - metadata_filter:
+            matcher: {filter: envoy.filters.http.jwt_authn, path: [{key: claims}, {key: iss}], value: {present_match: true}}
+            match_if_key_not_found: false
+        - extension_filter:
+            name: envoy.access_loggers.extension_filters.cel
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter
+              expression: response.code_details.startsWith("rbac_access_denied")
+    headers_to_add: [{header: {key: www-authenticate, value: 'Bearer error="insufficient_scope"'}}]
+    body_format_override:
+      content_type: application/problem+json
+      json_format: {type: "urn:corelane:problem:forbidden", title: Forbidden, status: 403}
+  {{- end }}
   # A question about the gateway and not about a resource (RFC 9110 section 9.3.7), for which Envoy finds no route.
   - filter:
       and_filter:
