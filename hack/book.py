@@ -4,9 +4,9 @@ lists.
 python3 hack/book.py check python3 hack/book.py build [--repository URL] # into .run/book/site
 
 Pages keep their paths, so links between them still work. docs/index.md becomes the first page, and
-the README becomes an overview. Links to other files lead to the repository; without --repository
-they become text. docs/next.toml lists the pages that appear at the foot of each page as *Next* and
-*Background*.
+the README becomes an overview. Links to other files point to the repository, or become plain text
+without --repository. docs/next.toml lists the pages that appear at the foot of each page as *Next*
+and *Background*.
 """
 
 import argparse
@@ -217,7 +217,7 @@ def finish(page: Path) -> None:
 
 
 def labelled(table: re.Match) -> str:
-    """Adds its column's name to each cell, which phones show before the cell."""
+    """Adds the name of its column to each cell. Phones show the name before the cell."""
     names = [
         html.escape(html.unescape(re.sub(r"<[^>]*>", " ", name)).strip())
         for name in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)

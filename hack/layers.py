@@ -5,8 +5,8 @@ contains the importing file, and for each module that defines or re-exports the 
 module and its own descendants may import one another. Test code does not count.
 
 A crate can declare the layers of its top-level modules in Cargo.toml, bottom to top. It must then
-list every top-level module. Each of these modules may import only modules below it and nothing that
-the crate's root file itself defines:
+list every top-level module. Each of these modules may import only modules below it, and nothing
+that the crate's root file itself defines:
 
     [package.metadata.corelane]
     layers = ["clock", "queue", "server"]

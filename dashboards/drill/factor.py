@@ -29,7 +29,9 @@ BOUND = re.compile(r"[<>]=?\s*(\d+(?:\.\d+)?(?:\s*\*\s*\d+(?:\.\d+)?)*)")
 """A comparison with a number, or with a product of numbers."""
 
 COUNTED = re.compile(r"(\d+)(?=\s*\*\s*sum_over_time\()")
-"""Seconds between samples of a recorded rate whose sum is a number of requests."""
+"""Seconds between samples of a recorded rate. Rules add up these samples to get a number of
+requests.
+"""
 
 APPEARED = re.compile(r"(?<=/ )(\d+)(?=\s+or\s+rate\()")
 """Lookback in seconds for new series: see "Late series" in docs/metrics.md."""
@@ -76,7 +78,9 @@ def _bounds(text: str, factor: int) -> str:
 
 
 def _left(text: str) -> str:
-    """The operand that ends here: from the opening bracket, or from `and`, `or` or `unless`."""
+    """The operand that ends here. It begins at the opening bracket, or after `and`, `or` or
+    `unless`.
+    """
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(text[at], 0)

@@ -25,7 +25,7 @@ from tools import resolve
 
 class Server(replica.Server):
     def start(self, *more: object, wait: bool = False) -> "Server":
-        """The drill does the waiting, because only the drill can be interrupted."""
+        """The drill itself does the waiting, because only the drill can be interrupted."""
         return super().start(*more, wait=wait)
 
     def fault(self, route: str, share: float = 1, **kind: object) -> None:

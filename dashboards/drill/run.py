@@ -29,7 +29,8 @@ LASTS = 90.0
 
 BEAT = 3.0
 """Seconds between changes in the API server, which give the gateway's agent something to read.
-Without changes, the API server responds once a minute, an interval that the factor does not divide.
+Without changes, the API server would respond only once a minute, and the factor does not divide
+this interval.
 """
 
 
@@ -47,7 +48,7 @@ class Quiet:
 
 @contextmanager
 def whole_platform(watch: Watch) -> Iterator[Platform]:
-    # The platform's own Prometheus is also a target and evaluates no rules.
+    # The platform's own Prometheus is also a target, but it evaluates no rules.
     with live_stage(Options(name=NAME, rules=(), interval=5.0)) as platform:
         place = Place(watch, NAME, watch.folder)
         beats = itertools.count()

@@ -82,7 +82,9 @@ def listening() -> Iterator[Webhook]:
 
 
 SCRAPE = "1s"
-"""Not divided by the factor, because a late scrape on a busy machine would leave a gap."""
+"""This interval is not divided by the factor, because a late scrape on a busy machine would leave a
+gap.
+"""
 
 LOOKBACK = "5m"
 

@@ -24,7 +24,7 @@ DEFAULTED = (
     model.VariableModel,
     stat.Options,
 )
-"""For members missing in these types, Grafana uses its schema's defaults, like the SDK."""
+"""For members that these types lack, Grafana uses the defaults of its schema, as the SDK does."""
 
 
 class _Encoder(JSONEncoder):
@@ -36,7 +36,8 @@ class _Encoder(JSONEncoder):
         return {
             name: value
             for name, value in members.items()
-            # Keep the type: it has no default, and it determines how the other members are read.
+            # Keep the type, because it has no default and determines how the other members are
+            # read.
             if name == "type" or _plain(value) != assumed.get(name)
         }
 
@@ -75,7 +76,7 @@ class Board:
 
     def folded(self, title: str) -> None:
         if self._folded:
-            # Collapsed panels take up no room; Grafana moves the rows below when the row opens.
+            # Collapsed panels take up no room. When the row opens, Grafana moves the rows below it.
             self._next_row = self._folded.grid_pos.y + 1
         head = model.RowPanel(title=title, collapsed=True, id_val=self._id(), panels=[])
         head.grid_pos = model.GridPos(h=1, w=WIDTH, x=0, y=self._next_row)

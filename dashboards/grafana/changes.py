@@ -32,7 +32,8 @@ class _Query(model.AnnotationQuery):
 @dataclass(frozen=True)
 class Mark:
     """With `at_value`, the annotation's time is the value in milliseconds instead of the sample's
-    time. With `shown`, the annotation is on by default; one per pod would cover the panels.
+    time. With `shown`, the annotation is on by default. Annotations for each pod are not, because
+    they would cover the panels.
     """
 
     name: str

@@ -26,8 +26,8 @@ BOARD = Board(
 )
 
 BURN = Limits(1, 14.4)
-"""At a burn rate of 1, the budget lasts exactly for its window. At 14.4, one hour uses 2% of a
-30-day budget.
+"""At a burn rate of 1, the budget lasts exactly as long as its window. At 14.4, one hour uses 2% of
+a 30-day budget.
 """
 
 TARGETS = f'{CLUSTER}, namespace="$namespace", service=~"$service|$gateway"'

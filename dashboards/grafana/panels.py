@@ -95,7 +95,7 @@ def lines(
     traces: bool = False,
     past: str = "",
 ) -> timeseries.Panel:
-    """Series over time by legend, with limits as dashed lines.
+    """Series over time, by legend entry, with limits as dashed lines.
 
     `ranked` makes the legend a table with the highest series first. `top` is the highest possible
     value. `red` is a regular expression for series that are always red. `traces` shows exemplars.
@@ -110,7 +110,7 @@ def lines(
         )
         .line_width(1)
         .fill_opacity(25 if stacked else 5)
-        # A value without neighbours has no line and is only visible as a point.
+        # A value without neighbours has no line and is visible only as a point.
         .show_points(option.VisibilityMode.AUTO)
         .axis_soft_min(0)
         .tooltip(

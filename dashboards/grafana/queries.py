@@ -10,7 +10,7 @@ DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 Queries = Mapping[str, str]
 
 CLUSTER = 'cluster=~"$cluster"'
-"""In every query. Series without the label match if all clusters are selected."""
+"""Part of every query. If all clusters are selected, series without the label match too."""
 
 SERVICE = f'{CLUSTER}, namespace="$namespace", service="$service"'
 

@@ -132,7 +132,7 @@ def _postgres(platform: Platform, postgres: database.Postgres) -> Process:
         lambda: database.ready(platform.run, made.pid),
         env,
         cwd=postgres.home,
-        # On SIGTERM it would wait until all connections close (PostgreSQL, Shutting Down the
+        # On SIGTERM, it would wait until all connections are closed (PostgreSQL, Shutting Down the
         # Server).
         ending=signal.SIGINT,
         **postgres.account.popen(),

@@ -167,7 +167,9 @@ class Judge:
 
 
 FALLBACK = " or vector(0)"
-"""Shows 0 without data, even if a label is misspelt, so it is removed before a query is judged."""
+"""This fallback shows 0 if there is no data, even if a label is misspelt, so it is removed before
+the query runs.
+"""
 
 
 def main() -> int:

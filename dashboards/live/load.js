@@ -1,6 +1,6 @@
 // Sends load to every route of the service, including project changes, through BASE_URL and, one
-// request in eight, directly to DIRECT_URL. Responses are counted but not judged, because faults
-// are part of the load.
+// request in eight, directly to DIRECT_URL. Responses are counted but not checked, because faults
+// are part of the test.
 
 import exec from 'k6/execution';
 import http from 'k6/http';

@@ -2,8 +2,8 @@
 changes.
 
 No kubelet or controller acts on the API server, so the platform itself reports which pods run and
-are ready. In the tree, each pod has one or two CPUs; the last two CPUs serve the system and the
-interrupts of the only device, eth0. Values are kernel defaults.
+are ready. In the tree, each pod has one or two CPUs. The last two CPUs are for the system and for
+the interrupts of the only device, eth0. Values are kernel defaults.
 """
 
 import secrets

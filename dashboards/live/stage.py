@@ -27,8 +27,8 @@ def accounting(platform: Platform) -> Iterator[None]:
     def account() -> None:
         while not ended.wait(EVERY):
             for container in list(platform.containers.values()):
-                # A restarting process has no file to read. A process that exits while its file is
-                # open causes ESRCH.
+                # While a process is restarting, there is no file to read. If it exits while its
+                # file is open, reading fails with ESRCH.
                 with suppress(FileNotFoundError, ProcessLookupError):
                     platform.tree.use(container, cpu_time(container.pid))
 

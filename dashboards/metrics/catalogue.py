@@ -1,4 +1,4 @@
-"""Reads the metrics contract from the `series` folder: every series that a part of Corelane
+"""Reads the catalogue in the `series` folder, which contains every series that a part of Corelane
 exposes.
 """
 
@@ -54,9 +54,7 @@ class Series:
     at_most: bool = False
     """Whether the cost is a maximum, because some series appear only when first needed."""
     late: str = ""
-    """Trigger that creates the series, which otherwise start at 0: a first `event` or a learnt
-    `route`.
-    """
+    """What creates the series if they do not start at 0: a first `event` or a learnt `route`."""
     optional: str = ""
 
     def names(self) -> tuple[str, ...]:

@@ -170,7 +170,7 @@ def _listed(values: Iterable[str]) -> str:
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    # No spaces around the rule, as in the other pages.
+    # There are no spaces around the rule, as on the other pages.
     shown = ["|" + "|".join(lines[1]) + "|" if line is lines[1] else _line(line) for line in lines]
     return "\n".join(shown) + "\n"
 

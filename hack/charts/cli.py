@@ -60,7 +60,7 @@ def readme_of(chart: Path) -> str:
     for template in _templates(chart):
         argv += ["--template-files", template]
     result = subprocess.run(argv, cwd=chart, capture_output=True, text=True, check=False)
-    # helm-docs also exits with 0 after a failed template; its output then shows the error.
+    # helm-docs exits with 0 even if a template fails, but its output then shows the error.
     if result.returncode != 0 or "level=" in result.stderr:
         raise ToolError(f"helm-docs failed for {chart.name}:\n{result.stderr.strip()}")
     lines = [line.rstrip() for line in result.stdout.strip().splitlines()]

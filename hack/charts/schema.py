@@ -1,17 +1,19 @@
 """Creates the schema of a chart's values: JSON Schema draft-07, which Helm reads.
 
-A value has the type of its default, and a map takes only the keys that values.yaml has. A key is required
-unless it may be empty: if its default is empty, or a list without minItems. Helm drops a key that is null, and values of
-another version of the chart may lack it. A line above a key, before its `# -- description`, adds to the schema; it is YAML and
-may contain all of draft-07:
+A value has the type of its default, and a map accepts only the keys that values.yaml contains. A
+key is required unless it may be empty, that is, unless its default is empty or a list without
+minItems. This detects missing keys: Helm drops keys that are null, and values for another version
+of the chart may lack a key. A line above a key, before its `# -- description`, adds to the schema.
+It is YAML and may contain any draft-07 keyword:
 
     # @schema {type: [integer, string], minimum: 1}
     # -- Number of replicas
     replicas: 2
 
-A schema of several lines is a block between two lines `# @schema`. A map with `properties` in a block is closed too, unless the block has `additionalProperties`. The
-first lines of the file may have a block between `# @schema.root` marks, for the entire chart. Its
-`definitions` extend definitions.yaml. The output contains only definitions that a `$ref` names.
+If a schema needs several lines, put it between two `# @schema` lines. A map with `properties` in a
+block accepts no other keys, unless the block sets `additionalProperties`. The file may begin with a
+block between `# @schema.root` lines, which applies to the entire chart. Its `definitions` extend
+definitions.yaml. The output contains only definitions that a `$ref` names.
 """
 
 import re
@@ -28,10 +30,10 @@ DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 
 TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
 KINDS = ("type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref")
-"""Keys that replace the default's type: with any of them, the schema omits it."""
+"""Keys that replace the default's type. If one of them is present, the schema omits the type."""
 
 ANNOTATIONS = {"$ref", "title", "description", "default", "examples"}
-"""Keys that may accompany $ref; draft-07 ignores others."""
+"""Keys that may accompany $ref. draft-07 ignores all other keys."""
 
 Schema = dict[str, object]
 

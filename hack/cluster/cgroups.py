@@ -11,7 +11,9 @@ NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "
 """cgroup v1 controllers."""
 
 NEEDED_V2 = ("cpu", "cpuset", "memory", "pids")
-"""cgroup v2 controllers. cgroup v2 can count CPU time, freeze and restrict devices without one."""
+"""cgroup v2 controllers. Without a controller, cgroup v2 can count CPU time, freeze processes and
+restrict devices.
+"""
 
 DELEGATED = (*NEEDED_V2, "io", "hugetlb")
 """Controllers that a node gets if the machine supports them."""

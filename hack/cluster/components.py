@@ -19,7 +19,8 @@ UNSAFE_SYSCTLS = (
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_tw_reuse",
 )
-"""Kubernetes calls sysctls unsafe that may affect the node; these belong to the network namespace.
+"""Kubernetes calls sysctls unsafe if they may affect the node. These sysctls belong to the network
+namespace.
 """
 
 
@@ -94,13 +95,14 @@ def _kubelet(plan: Plan, node: Node, files: NodeFiles, certs: Certificates) -> d
         "clusterDNS": [str(plan.dns)],
         "clusterDomain": "cluster.local",
         **({} if plan.machines else _no_eviction()),
-        # If the kubelet deleted an image from a full disk, no registry could supply it again.
+        # If the kubelet deleted an image because the disk was full, there would be no registry to
+        # pull it from again.
         "imageMinimumGCAge": "24h",
         # Pods without exclusive CPUs then vacate a new exclusive pod's CPUs faster than the default
         # of 10 s.
         "cpuManagerReconcilePeriod": "1s",
         # A container with a limit then runs on a slower CPU instead of stopping for most of 100 ms.
-        # Many replicas on few CPUs therefore behave like replicas with one CPU each.
+        # Many replicas on a few CPUs therefore behave like replicas with one CPU each.
         "cpuCFSQuotaPeriod": "10ms",
         "featureGates": {"CustomCPUCFSQuotaPeriod": True},
     }
@@ -118,7 +120,7 @@ def _no_eviction() -> dict:
 def _reservation(node: Node) -> dict:
     """The CPUs that are never exclusive.
 
-    If the reservation is a number, the kubelet rounds it up and reserves the first CPUs. Where the
+    If the reservation is a number, the kubelet rounds it up and reserves the first CPUs. If the
     first CPUs are the right ones, the number is half a CPU lower, so that other pods can request
     that half alongside exclusive pods. On a busy CPU, a pod that requests no CPU has almost no
     weight against the system.
@@ -232,7 +234,7 @@ class Components:
             f"--cluster-signing-cert-file={certs.crt('ca')}",
             f"--cluster-signing-key-file={certs.key('ca')}",
             "--use-service-account-credentials=true",
-            # Each controller first gets an account and a token, which takes seconds at 20
+            # Each controller first requests an account and a token, which takes seconds at 20
             # requests/s.
             "--kube-api-qps=200",
             "--kube-api-burst=300",

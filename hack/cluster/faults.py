@@ -1,4 +1,4 @@
-"""Faults of nodes that are machines, for tests: a namespace cannot lose its power, link or clock."""
+"""Faults of virtual machine nodes, for tests. A namespace cannot lose its power, link or clock."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tools.errors import ToolError
 
 @dataclass
 class Faulty:
-    """A cluster whose nodes are machines."""
+    """A cluster whose nodes are virtual machines."""
 
     settings: Settings
 

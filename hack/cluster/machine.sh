@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What the machine of a node does after each boot. machines.py sets NODE, FOLDER and SOCKET, and defines `link` and a
-# function for each program.
+# Runs on a node's virtual machine after each boot. machines.py sets NODE, FOLDER and SOCKET, and
+# defines `link` and a function for each program.
 set -ex
 hostname "$NODE"
 
-# The files of the programs are on its disk, which outlives a boot.
+# The programs keep their files on the machine's disk, which survives a reboot.
 mkdir -p /disk
 mount /dev/vda /disk
 mkdir -p /disk/log /disk/corelane
@@ -12,7 +12,7 @@ mkdir -p /disk/log /disk/corelane
 mount --bind /disk/node "$FOLDER"
 mount --bind /disk/log /var/log
 mount --bind /disk/corelane /var/lib/corelane
-# What names processes, mounts and namespaces of an earlier boot.
+# These folders refer to processes, mounts and namespaces of an earlier boot, so they start empty.
 mkdir -p "$FOLDER/run"
 for place in "$FOLDER/run" /var/lib/cni /var/lib/kubelet; do
   mount -t tmpfs run "$place"
@@ -22,7 +22,8 @@ link
 echo 1 >/proc/sys/net/ipv4/ip_forward
 ulimit -n 20000
 
-# As with systemd: all of them together weigh as much as a CPU of pods, instead of each of their threads.
+# As with systemd, all system processes together have the same weight as pods that request one CPU.
+# Otherwise, each of their threads would have this weight.
 mkdir -p /sys/fs/cgroup/system
 echo $$ >/sys/fs/cgroup/system/cgroup.procs
 

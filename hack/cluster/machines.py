@@ -1,4 +1,4 @@
-"""CLUSTER=vm: each node is a QEMU machine with its own kernel, disk and clock.
+"""CLUSTER=vm: each node is a QEMU virtual machine with its own kernel, disk and clock.
 
 A virtual machine boots with a read-only view of this machine's file system and starts the node's
 programs by itself. Its disk stores only files below the node's folder; all other writes stay in

@@ -1,8 +1,8 @@
 """Namespaces and links.
 
 The control plane and each node have their own network namespace, joined by the control plane's
-bridge; the host gets one interface. Namespaces have no name in /run/netns: a sleeping anchor
-process keeps each one alive until its last process has exited.
+bridge; the host gets one interface. Namespaces have no name in /run/netns. A sleeping anchor
+process keeps each namespace alive, which disappears when its last process has exited.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Places where a node's commands run: namespaces on this machine, or a QEMU machine."""
+"""Places where a node's commands run: namespaces on this machine, or a QEMU virtual machine."""
 
 from pathlib import Path
 

@@ -208,7 +208,7 @@ def _watch(api: Api, path: str, changed: threading.Event) -> None:
                 changed.set()
         except (urllib.error.URLError, OSError) as error:
             print(f"watch of {path}: {error}", file=sys.stderr, flush=True)
-        # The next watch does not report changes made since this one ended.
+        # The next watch does not report changes that were made after this watch ended.
         changed.set()
         time.sleep(0.5)
 

@@ -34,7 +34,9 @@ class Programs:
         return self.unpacked / "usr/lib/cni"
 
     def environment(self) -> dict[str, str]:
-        """Unpacked programs find each other, and their libraries, in the unpacked folders."""
+        """Unpacked programs find each other and their libraries in the folders where they were
+        unpacked.
+        """
         folders = [self.unpacked / "usr/sbin", self.unpacked / "usr/bin"]
         system = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         libraries = [str(folder) for folder in sorted(self.unpacked.glob("usr/lib/*-linux-gnu"))]

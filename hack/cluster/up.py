@@ -33,7 +33,9 @@ from tools import progress
 from tools.errors import ToolError
 
 PATIENCE = 900.0
-"""Seconds for each step: usually a few suffice, but a busy or emulated machine needs many."""
+"""Time limit in seconds for each step. A few seconds are usually enough, but a busy or emulated
+machine needs many.
+"""
 
 CNI_RESULTS = Path("/var/lib/cni")
 
@@ -159,7 +161,7 @@ class Start:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _places(self) -> None:
-        # The node's own mounts cover them.
+        # The node's own mounts hide them.
         missing = [folder for folder in (CNI_RESULTS, NODE_STATE, PLUGINS) if not folder.exists()]
         self.record.save(made_folders=[str(folder) for folder in missing])
         for folder in missing:
@@ -272,7 +274,7 @@ class Start:
         )
 
     def _wait(self, what: str, condition: Callable[[], bool], log: str) -> None:
-        """If a process ends or the deadline passes, the error shows its log."""
+        """If the process exits or the deadline passes, the error shows the process's log."""
 
         def settled() -> bool:
             return bool(self._ended()) or condition()

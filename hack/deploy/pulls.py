@@ -18,7 +18,9 @@ from tools.errors import ToolError
 REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 
 PATIENCE = 20.0
-"""Seconds of failed pulls before aborting, because the next attempt may succeed."""
+"""How long pulls may fail, in seconds, before the command aborts. The next attempt may still
+succeed.
+"""
 
 PAUSE = 2.0
 
@@ -40,7 +42,9 @@ def watched(
     patience: float,
     pause: float = PAUSE,
 ) -> str:
-    """Stops the command if a pod that it creates has had no image for this many seconds."""
+    """Stops the command if the image of a pod that it creates could not be pulled for this many
+    seconds.
+    """
     before = {pod["metadata"]["uid"] for pod in pods()}
     since: dict[str, float] = {}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

@@ -23,7 +23,9 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 USER = "65532:65532"
-"""The `nonroot` user of other images without a shell, as a number that kubelets can check."""
+"""The `nonroot` user that other images without a shell also use, as a number, so that kubelets can
+check it.
+"""
 DIGEST = "{digest}"
 DIGITS = 12
 LIBRARY = "docker.io/library/"
@@ -133,7 +135,7 @@ def _path(digest: str) -> str:
 
 
 def _index(image: Image, manifest: Blob) -> dict:
-    # A name with a registry is complete.
+    # A name that includes a registry is complete.
     library = "" if "." in image.name.partition("/")[0] else LIBRARY
     names = {
         # containerd reads the first annotation; tools that follow only the specification read the

@@ -78,7 +78,7 @@ def _node_tuner(target: Target) -> Content:
 
 
 def _mixed(target: Target) -> Content:
-    # The features that other examples need (a database and an HTTP client) would double the build
+    # The features that other examples need, a database and an HTTP client, would double the build
     # time.
     only = ("--no-default-features",)
     program = rust.build("mixed", target.platform, target.profile, options=only)

@@ -30,8 +30,8 @@ PINNED = 0
 
 
 def machine() -> Layered:
-    """Lowest layer of a service's image: certificates and time zones, which programs read from
-    their machine.
+    """Lowest layer of a service's image: certificates and time zones, which programs expect to find
+    on their machine.
 
     Their versions are in the `image` lock file of hack/tools.
     """

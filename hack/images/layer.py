@@ -56,7 +56,7 @@ class Layer:
 
 
 def pack(entries: Iterable[Entry], time: int, file: Path) -> Layer:
-    """Packs entries that root owns, with `time` as their modification time.
+    """Packs entries, which belong to root and have `time` as their modification time.
 
     The content alone determines the diff_id. The digest also depends on the zlib implementation.
     """

@@ -1,7 +1,7 @@
 """Files from Debian's packages, at the versions in debian.json.
 
-apt uses separate folders here, one per architecture, so it needs no root and changes neither the
-machine's lists nor its architectures. The machine's settings name the mirror.
+apt uses separate folders here, one per architecture, so it does not need root and changes neither
+the machine's package lists nor its architectures. It uses the mirror in the machine's settings.
 """
 
 import hashlib

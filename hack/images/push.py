@@ -17,7 +17,8 @@ def image(archive: Archive, repository: str) -> str:
     with tempfile.TemporaryDirectory() as layout:
         with tarfile.open(archive.file) as packed:
             packed.extractall(layout, filter="data")
-        # Push a layout: crane reads tar files in Docker's format, which results in other digests.
+        # Push a layout, because crane reads tar files in Docker's format, which would change the
+        # digests.
         _crane("push", layout, reference)
     return reference
 

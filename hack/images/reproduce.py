@@ -19,7 +19,7 @@ from tools.errors import ToolError
 def verify(names: Sequence[str], arches: Sequence[str]) -> None:
     """Compares this clone's images with the images of a new clone at another path.
 
-    The new clone has no target folder, and its caches of tools, of Go and of Debian are empty.
+    The new clone has no target folder, and its caches for tools, Go and Debian packages are empty.
     """
     if stamp.read().revision.endswith("-dirty"):
         raise ToolError("verify compares what is committed: commit or stash your changes first")

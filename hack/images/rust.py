@@ -37,7 +37,7 @@ class Workspace:
 OURS = Workspace(SERVICES, TARGET, "/corelane/services")
 
 PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
-"""Packages whose name differs from their program's."""
+"""Packages whose name differs from the name of their program."""
 
 
 def package(program: str) -> str:
@@ -53,9 +53,9 @@ def build(
 ) -> Path:
     """`options` are additional cargo options.
 
-    A release builds each package separately: cargo unites the features of packages built together,
-    so the server would depend on the build's other images. Other profiles build the `others` at
-    once, so that all images compile each dependency once.
+    A release builds each package separately. Otherwise, cargo would unite the features of packages
+    that are built together, and the server would depend on which other images the build contains.
+    Other profiles build the `others` at once, so that all images compile each dependency once.
     """
     release = profile == RELEASE
     if release and program != SERVER:
@@ -113,8 +113,8 @@ def environment(workspace: Workspace, platform: Platform, profile: str) -> dict[
 
 
 def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
-    """Folders that the compiler would name in a program, with their substitutes; the last match
-    wins.
+    """Folders whose names the compiler would write into a program, with their substitutes. The last
+    match wins.
 
     Cargo passes relative paths of our own sources to the compiler and includes no file that a build
     wrote, so only debug data names folders of this clone. Without debug data, the flags are the
@@ -130,7 +130,9 @@ def _places(workspace: Workspace, profile: str) -> list[tuple[Path, str]]:
 
 
 def _sources(workspace: Workspace) -> list[Path]:
-    """Folders with compiled files, without parents, because those may be common words."""
+    """Folders with compiled files. Their parents are excluded, because their names may be common
+    words.
+    """
     (cargo, _), (sysroot, _), *_ = _places(workspace, RELEASE)
     ours = [SERVICES, workspace.folder, workspace.target]
     return [cargo / "registry", sysroot / "lib" / "rustlib", *ours]

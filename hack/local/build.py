@@ -21,7 +21,9 @@ COMMAND = "corelane"
 LOG = "build.log"
 
 FOLDER = "program"
-"""Folder in the run folder with the copy that replicas run, which no build overwrites."""
+"""Folder in the run folder for the copy of the program that replicas run, so that no build
+overwrites it.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,9 @@ def _cargo(name: str, manifest: Path, profile: str, selection: list[str], run: P
 def _selection(wanted: Service, profile: str) -> list[str]:
     if wanted != REFERENCE:
         return ["--bin", wanted.program]
-    # Build them together: a separate build would use fewer features of the dependencies and compile
-    # them again. Tests reuse the build of `cargo test`, so examples take the features of
-    # dev-dependencies.
+    # Build them together, because a separate build would use fewer features of the dependencies and
+    # compile them again. Tests reuse the build of `cargo test`, so examples are built with the
+    # features of dev-dependencies.
     packages = (
         ["--bins", "--examples"]
         if profile == "dev"

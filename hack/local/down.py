@@ -55,7 +55,7 @@ def stop(run: Path) -> None:
 
 
 def report_killed(run: Path, since: int) -> None:
-    """Prints processes that supervisord had to kill since a mark in its log."""
+    """Prints the processes that supervisord has had to kill since a mark in its log."""
     for name in supervisor.killed(run, since):
         progress.say(name, f"was killed: it still ran {render.STOP} s after SIGTERM")
 

@@ -35,7 +35,9 @@ PRINT_SCHEMA = "CORELANE_PRINT_SCHEMA"
 """Makes a service on corelane-service print its settings and exit, whatever flags it has."""
 
 ANSWER = 10.0
-"""Seconds for that program to exit; other programs may start to serve instead."""
+"""Seconds for that program to exit, because other programs may ignore the variable and start
+serving.
+"""
 
 LINES = 8
 

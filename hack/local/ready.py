@@ -140,7 +140,7 @@ def _get(port: int, path: str) -> bytes | None:
 
 
 def _down(run: Path, begun: int) -> set[str]:
-    """Processes that exited right after several starts, or that supervisord no longer starts."""
+    """Processes that exited immediately after several starts, or that supervisord no longer starts."""
     exits = {name for name, count in supervisor.exits(run, begun).items() if count >= TRIES}
     return exits | {
         name for name, info in supervisor.states(run).items() if info["statename"] == "FATAL"

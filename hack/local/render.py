@@ -174,8 +174,8 @@ def supervisord(
             "supervisord",
             nodaemon="true",
             silent="true",
-            # Relative to the run folder, supervisord's working directory: it would expand some of
-            # these paths twice.
+            # These paths are relative to the run folder, which is supervisord's working directory,
+            # because supervisord would expand some absolute paths twice.
             logfile="supervisord.log",
             pidfile="supervisord.pid",
             childlogdir=".",
@@ -195,7 +195,7 @@ def supervisord(
     ]
     sections += [_program(name, argv) for name, argv in parts.items()]
     if postgres is not None:
-        # A separate group starts first, and stops once no process needs it.
+        # A separate group, which starts first and stops once no process needs it.
         sections.append(_section("group:database", programs=database.PART, priority=1))
         sections.append(
             _program(database.PART, database.argv(postgres), **database.program(postgres))
@@ -290,7 +290,7 @@ def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
 
 
 def _merged(values: dict, more: dict) -> dict:
-    """Merges values like Helm, which merges maps key by key and replaces other values entirely."""
+    """Merges values as Helm does: maps are merged key by key, and other values are replaced."""
     return values | {
         key: _merged(values[key], value)
         if isinstance(value, dict) and isinstance(values.get(key), dict)

@@ -35,7 +35,7 @@ def socket_path(run: Path) -> Path:
 
 
 def start(program: Path, run: Path, environment: dict[str, str]) -> None:
-    """A separate session, so that it outlives this terminal."""
+    """A separate session, so that supervisord outlives this terminal."""
     # A connection through the gateway takes two of Envoy's file descriptors.
     raise_open_files()
     detached([program, "-c", run / "supervisord.conf"], run / LOG, environment, cwd=run)

@@ -153,7 +153,7 @@ def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> list[Built]:
         build.install(each.program, run)
     programs["corelane"] = build.install(page, run)
     if run.parent.name == settings.FOLDER:
-        # The place where `corelane status` and other commands find these tools.
+        # Where `corelane status` and other commands find these tools.
         (run / "checkout").write_text(str(settings.REPOSITORY))
     # A program may need its database before it reads its settings.
     database.make(plan, run)

@@ -1,1 +1,1 @@
-"""QEMU machines with this machine's file system, or with only a few programs."""
+"""QEMU virtual machines with this machine's file system, or with only a few programs."""

@@ -54,8 +54,8 @@ def build(
     first: Iterable[str] = (),
     later: Iterable[str] = (),
 ) -> bytes:
-    """Puts programs in /bin and files at the same paths as here. The machine loads the `first`
-    modules before the others.
+    """Puts programs in /bin, and files at the same paths as on this machine. The virtual machine
+    loads the `first` modules before the others.
     """
     available = available or {}
     archive = Archive()

@@ -16,8 +16,8 @@ LATER = ("nf_conntrack",)
 
 HOST = ("overlay", "virtiofs")
 CLUSTER = ("bridge", "veth", "nft_chain_nat", "virtio_blk", "sch_netem")
-"""Modules that a cluster needs, with every `nft_` module: the kernel there cannot find modules by
-itself.
+"""Modules that a cluster needs, including every `nft_` module, because the guest's kernel cannot
+find modules by itself.
 """
 
 PROBE = 5.0
@@ -25,7 +25,7 @@ PROBE = 5.0
 
 BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 
-# Late timers in the guest are not a defect while emulated CPUs are waiting for a real one. Without
+# While emulated CPUs are waiting for a real one, late timers in the guest are not a defect. Without
 # tsc=reliable, the guest considers the TSC unstable and reads the HPET, which takes twice as long.
 # By default, Debian's kernel zeroes all memory it allocates.
 PATIENT = "mitigations=off no_timer_check nowatchdog tsc=reliable init_on_alloc=0 rcupdate.rcu_cpu_stall_timeout=300"
@@ -104,7 +104,9 @@ def command(accelerator: str, archive: Path, append: str, *more: object) -> list
 
 @cache
 def accelerator() -> str:
-    """`kvm` if a guest responds soon, because the device alone proves nothing; otherwise `tcg`."""
+    """`kvm` if a guest responds soon, and otherwise `tcg`. The existence of the device alone proves
+    nothing.
+    """
     with tempfile.TemporaryDirectory() as folder:
         archive, console = Path(folder, "initramfs"), Path(folder, "console")
         archive.write_bytes(initramfs.build([busybox()]))

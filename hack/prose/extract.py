@@ -105,7 +105,7 @@ def _comment(text: str) -> str:
 
 
 def _doc(text: str) -> str:
-    """Several lines without a sentence are data."""
+    """Several lines that contain no sentence are data."""
     return "" if text.startswith("\\\n") and not _SENTENCE.search(text) else _MARKS.sub("", text)
 
 

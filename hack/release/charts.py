@@ -115,7 +115,7 @@ def pin(charts: list[Path], pushed: list[Artefact]) -> None:
             if name in images:
                 taken.add(name)
                 text = _replaced(text, found, "digest", images[name].digest)
-        # Not image.registry: a mirror needs one value for all charts.
+        # This does not set image.registry, because a mirror needs one value for all charts.
         (registry,) = {image.repository.rsplit("/", 1)[0] for image in images.values()}
         file.write_text(changed(text, "global", "registry", registry))
     if missing := images.keys() - taken:

@@ -75,7 +75,9 @@ def verify(found: list[Artefact], commit: str, signer: Signer, helm_options: lis
 
 
 def _whole(artefact: Artefact) -> None:
-    """Pulls an artefact by digest: its bytes must match the digest, and the tag must resolve to it."""
+    """Pulls an artefact by digest. Its bytes must match the digest, and its tag must resolve to the
+    digest.
+    """
     crane = resolve.tool("crane")
     manifest = command.output([crane, "manifest", artefact.reference])
     if f"sha256:{hashlib.sha256(manifest.rstrip().encode()).hexdigest()}" != artefact.digest:

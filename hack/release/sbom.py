@@ -1,6 +1,6 @@
 """Writes an image's SBOM as a CycloneDX document, which adds what syft cannot find.
 
-A Rust program does not list its crates. Labels of the image name Envoy and the C library. syft
+A Rust program does not list its crates. Envoy and the C library are in the image's labels. syft
 recognizes Envoy only up to 1.39, and it recognizes Debian's files only together with Debian's
 package list.
 """

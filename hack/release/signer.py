@@ -12,7 +12,9 @@ SBOM = "cyclonedx"
 PROVENANCE = "slsaprovenance1"
 
 PASSWORD = {"COSIGN_PASSWORD": ""}
-"""The temporary key has no password; without the variable, cosign prompts on the terminal."""
+"""The temporary key has no password. Without this variable, cosign would prompt for one on the
+terminal.
+"""
 
 NO_SERVICES = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}
 """A signing configuration without certificate authority, transparency log and timestamps."""

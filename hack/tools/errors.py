@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class ToolError(Exception):
-    """The text names the object, the cause and the remedy."""
+    """The text contains the object, the cause and the remedy."""
 
 
 def status_of(command: Callable[[], int | None]) -> int:

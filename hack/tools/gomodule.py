@@ -95,8 +95,8 @@ def _build(tool: Tool, program: Path, target: Mapping[str, str] | None = None) -
     output = f"{fresh}/" if tool.go.together else str(fresh / tool.name)
     argv = [go, "build", "-mod=readonly", "-v", "-trimpath", "-buildvcs=false"]
     argv += ["-tags", tool.go.tags, "-ldflags", f"-s -w {tool.go.ldflags}"]
-    # The linker strips debugger data, so the compiler need not write them: this saves a seventh of
-    # its CPU time.
+    # The linker strips debugging data, so the compiler does not have to write them, which saves a
+    # seventh of its CPU time.
     argv += [f"-gcflags={flags}" for flags in ("all=-dwarf=false", *tool.go.gcflags)]
     argv += ["-o", output, packages]
     what = f"the tools of {tool.go.module}" if tool.go.together else tool.go.package

@@ -39,8 +39,8 @@ def _environment(lock: str) -> Path:
 
 
 def _complete(environment: Path) -> bool:
-    # An environment cannot be renamed, because its scripts name their interpreter: a file marks it
-    # as complete.
+    # An environment cannot be renamed, because its scripts contain the path of their interpreter. A
+    # file therefore marks it as complete.
     return (environment / ".complete").exists() and (environment / "bin/python").exists()
 
 

@@ -62,8 +62,8 @@ def _installed(tool: Tool) -> Iterator[Path]:
 def _source(tool: Tool) -> str:
     """Tools of one source are obtained one at a time.
 
-    The first tool may bring the rest. A Go build uses every CPU, and the next one reuses its
-    compiled packages; concurrent builds would compile them twice.
+    The first tool may provide the others as well. A Go build uses every CPU, and the next build
+    reuses its compiled packages, which concurrent builds would compile twice.
     """
     if tool.debian and debian.usable():
         return tool.debian.unpack[0] if tool.debian.unpack else "apt"

@@ -3,8 +3,8 @@
 import json
 
 WIDTH = 400
-"""Maximum line width: it fits most members of a panel (query, unit with limits, place) and most
-values of a schema.
+"""Maximum line width, which is enough for most members of a panel (query, unit with limits, place)
+and most values of a schema.
 """
 
 

@@ -78,8 +78,9 @@ class Machine:
 
 @dataclass
 class Watch:
-    """Counts the work that processes and the rest of the machine have done since this object was
-    created."""
+    """Counts the CPU time that processes and the rest of the machine have used since this object
+    was created.
+    """
 
     used: Callable[[], float]
 

@@ -86,7 +86,7 @@ def own() -> Iterator[None]:
 
 def most_connections() -> int:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # More than 30,000 connections in one process would occupy one thread for too long.
+    # More than 30,000 connections in one process would keep its thread busy for too long.
     return min(hard - SPARE_FILES, 30_000)
 
 

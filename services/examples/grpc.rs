@@ -1,5 +1,5 @@
-//! A gRPC service with separate state on each lane and every kind of call: single messages and
-//! streams in either direction. Responses name their lane.
+//! A gRPC service with separate state on each lane and with every kind of call: single messages and
+//! streams in either direction. Responses name the lane that served them.
 //!
 //! The messages and the routing by path match what `protoc` would generate from this definition:
 //!

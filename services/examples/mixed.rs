@@ -129,7 +129,7 @@ fn until_drain(
     })
 }
 
-/// Reports serving until the gateway has noticed the drain.
+/// Reports that it is serving until the gateway has noticed the drain.
 async fn health(request: Request) -> impl IntoResponse {
     let serving = tower::service_fn(async |_: tonic::Request<Line>| {
         Ok::<_, Status>(tonic::Response::new(Health { status: 1 }))

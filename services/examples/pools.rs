@@ -28,7 +28,7 @@ struct Parts {
     upstream: String,
 }
 
-/// Connects the parts of a lane. The server starts only if every lane has its parts.
+/// Opens the connections of a lane. The server starts only if every lane has its connections.
 async fn connect(lane: &Lane, url: &str, upstream: String) -> Result<Parts, sqlx::Error> {
     let share = (CONNECTIONS / lane.instances() as u32).max(1);
     let database = PgPoolOptions::new().max_connections(share).connect(url).await?;

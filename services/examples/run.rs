@@ -145,7 +145,7 @@ async fn talk(client: &mut Counter) {
 async fn grpc() {
     let example = Example::start(env!("CARGO_BIN_EXE_grpc"), &GRPC);
     let mut client = connect(example.address()).await;
-    // One connection lives on one lane.
+    // Each connection stays on one lane.
     assert_eq!(add(&mut client, "/example.Counter/Add", 3).await.expect("a reply"), 3);
     assert_eq!(add(&mut client, "/example.Counter/Add", 4).await.expect("a reply"), 7);
     calls(&mut client).await;
@@ -165,8 +165,8 @@ async fn grpc_through_a_gateway() {
 
 /// Uses one client connection. Concurrent streams are spread over several gateway connections, with
 /// four streams on each, and the kernel picks the lane of a connection at random. With two lanes,
-/// all 40 streams land on one lane once in 500 runs. With 72 streams, this happens once in 100,000
-/// runs.
+/// all 40 streams end up on one lane once in 500 runs. With 72 streams, this happens once in
+/// 100,000 runs.
 async fn every_lane_has_streams(client: &Counter) {
     let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     let mut lanes = BTreeSet::new();

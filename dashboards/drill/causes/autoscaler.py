@@ -1,6 +1,6 @@
 """Causes: an autoscaler at its limit, without metrics, or unable to decide.
 
-No controller runs: the drill writes the status, and kube-state-metrics exposes it.
+No controller is running, so the drill writes the status, and kube-state-metrics exposes it.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def autoscaler_at_limit(place: Place) -> Iterator[Labels]:
 @drill(
     "CorelaneAutoscalerOscillating",
     how="an autoscaler alternates between more and fewer replicas, then keeps their number",
-    # Length of the rule's window: by then, the window contains no changes.
+    # Length of the rule's window. After this time, the window contains no changes.
     resolves=300,
     whole=True,
 )

@@ -111,7 +111,7 @@ def gateway_overloaded(place: Place) -> Iterator[Labels]:
     server = place.server()
     with ExitStack() as stack:
         place.gateway(server, stack=stack)
-        # As when a pod is replaced, the old pod is no longer a target.
+        # The old pod is no longer a target, as if it had been replaced.
         place.unscraped("gateway")
     place.begins()
     with ExitStack() as stack:

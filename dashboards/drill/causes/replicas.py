@@ -145,8 +145,8 @@ def memory_high(place: Place) -> Iterator[Labels]:
 
 
 FILES = 2048
-"""Limit on open files. A replica with one lane keeps about 300 that connections cannot use, so a
-lower limit would make 80% unreachable.
+"""Limit on open files. A replica with one lane reserves about 300 files that connections cannot
+use, so with a lower limit it could never reach 80%.
 """
 
 
@@ -158,7 +158,7 @@ def files_high(place: Place) -> Iterator[Labels]:
     few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
     flags = ("--lanes", "1", "--limits.connections", "1700", "--timeouts.idle", "10m")
     server = place.server(*flags, within=few)
-    # This process also needs descriptors for its ends of the connections.
+    # This process also needs descriptors for its own ends of the connections.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     place.begins()

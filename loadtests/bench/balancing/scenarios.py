@@ -18,7 +18,7 @@ SLOW = 20
 SLOW_SHARE = 0.05
 
 REFERENCE = 70
-"""The load at which every policy is measured, sustainable or not."""
+"""The load at which every policy is measured, whether it can sustain it or not."""
 
 WARM_UP = 1.0
 
@@ -49,8 +49,8 @@ class Scenario:
     mixed: bool = False
     events: tuple[Event, ...] = ()
     over: float = 0.0
-    """Start of the recovery time: the end of the fault, or its start if the policy must mitigate
-    it.
+    """Start of the recovery time: the end of the fault, or its start if the policy itself must
+    mitigate the fault.
     """
     ladder: tuple[float, ...] = ()
     load: float | None = None

@@ -37,7 +37,9 @@ class Cell:
         return f"{self.slots} slots" if self.slots else "lanes"
 
     def calibration_rate(self) -> float:
-        """A low load: a sixth of the capacity of lanes or slots if handlers were the only cost."""
+        """A low load: a sixth of the capacity that lanes or slots would have if handlers were the
+        only cost.
+        """
         if self.low:
             return self.low
         lane = sum(ms * share for ms, share in self.works) / 1e3
@@ -67,7 +69,7 @@ CELLS = (
         wait_ms=(4, 4),
         seconds=7.0,
     ),
-    # Hashed, because this many connections even out the lanes.
+    # Hashed, because with this many connections the lanes are even.
     Cell(
         "work-two",
         "2 ms of work",
@@ -93,8 +95,8 @@ CELLS = (
         connections=512,
     ),
 )
-"""Works are longer on two lanes, because the generator shares one of their CPUs and should use
-little of it.
+"""Each work takes longer on two lanes, because the generator shares one of their CPUs and should
+use little of it.
 """
 
 

@@ -36,7 +36,7 @@ measurement.
 """
 
 NOTHING = Cell("nothing", "/work of one step", works=((1e-6, 1.0),), low=200_000.0)
-"""Handlers that take no time, at a rate beyond any lane's capacity."""
+"""Requests whose handlers take no time, at a rate beyond any lane's capacity."""
 
 
 @dataclass

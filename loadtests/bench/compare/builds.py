@@ -115,9 +115,9 @@ def build(
 
 
 def _placed(name: str, program: Path) -> Path:
-    """A copy whose path is as long as the other build's path. The path is on the stack above main
-    and shifts everything after it, which can make a program faster or slower (Mytkowicz and others,
-    ASPLOS 2009).
+    """A copy whose path is as long as the path of the other build. The path is on the stack above
+    main and shifts everything below it, which can make a program faster or slower (Mytkowicz and
+    others, ASPLOS 2009).
     """
     place = PLACE / "programs" / name / SERVER
     place.parent.mkdir(parents=True, exist_ok=True)

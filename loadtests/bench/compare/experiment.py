@@ -42,7 +42,7 @@ WORK_MS = 1.0
 """Lane time of an expensive request in the open loop, in milliseconds."""
 
 LOAD = 1 / 3
-"""Load of the open loop as a share of a saturated lane: cheap requests often find the lane free,
+"""Load of the open loop as a share of a saturated lane. Cheap requests usually find the lane free,
 but not at the p99.
 """
 

@@ -107,7 +107,7 @@ class CompareBed(TestBed):
 
 
 Asked = tuple[Running, tuple[Running, ...]]
-"""The process that responds, a lane or a gateway, and the replicas behind it."""
+"""The process that responds, which is a lane or a gateway, and the replicas behind it."""
 
 
 @contextlib.contextmanager

@@ -1,17 +1,17 @@
 """Judges the rounds: is head slower, for each measure and overall?
 
-A difference below a measure's margin does not matter. There are two claims about it, and each is
-wrong in at most `ERROR` of all comparisons, whatever the truth is:
+A difference below a measure's margin does not matter. A comparison can make two claims, and each of
+them is wrong in at most `ERROR` of all comparisons, whatever the truth is:
 
 - "slower": some measure is worse by more than its margin. With several measures, one of them may
-look slower at random, so their probabilities are adjusted by Holm's method (Scandinavian Journal of
-Statistics 6, 1979). - "no slower": no measure is worse by its margin. Every measure must show it on
-its own, which needs no adjustment (Berger, Technometrics 24, 1982: intersection-union tests). With
-"no faster" this is the usual test of equivalence by two one-sided tests (Schuirmann, J.
-Pharmacokinetics and Biopharmaceutics 15, 1987).
+look slower by accident, so their probabilities are adjusted with Holm's method (Scandinavian
+Journal of Statistics 6, 1979). - "no slower": no measure is worse by its margin. Every measure must
+show this on its own, so no adjustment is needed (Berger, Technometrics 24, 1982: intersection-union
+tests). With "no faster" this is the usual test of equivalence by two one-sided tests (Schuirmann,
+J. Pharmacokinetics and Biopharmaceutics 15, 1987).
 
-The rest is undecided, and gets more rounds. Several looks find more random differences, so each
-look may err only for its part of `ERROR` (Bonferroni).
+All other comparisons are undecided and get more rounds. With several looks, random differences are
+more likely to be found, so each look may be wrong only in its part of `ERROR` (Bonferroni).
 """
 
 import math
@@ -27,11 +27,11 @@ class SignedRank:
     """The size of paired differences, for any kind of noise.
 
     The signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) assumes only that the rounds'
-    differences are symmetric about the true one. Two equal builds in random order satisfy that for
-    every kind of noise, so the error rate is exact there, and disturbed rounds cannot raise it.
-    Estimate and interval belong to the test: Hodges and Lehmann (Annals of Mathematical Statistics
-    34, 1963). Source: Hollander, Wolfe and Chicken, Nonparametric Statistical Methods (3rd edition,
-    2014), sections 3.1 to 3.3.
+    differences are symmetric about the true one. Two equal builds in random order satisfy this
+    assumption for every kind of noise, so their error rate is exact, and disturbed rounds cannot
+    raise it. Estimate and interval belong to the test: Hodges and Lehmann (Annals of Mathematical
+    Statistics 34, 1963). Source: Hollander, Wolfe and Chicken, Nonparametric Statistical Methods
+    (3rd edition, 2014), sections 3.1 to 3.3.
     """
 
     def __init__(self, differences: Sequence[float]) -> None:
@@ -58,7 +58,7 @@ class SignedRank:
         The lower bound is above a value exactly if that value's `p_above` is at most `error`.
         """
         count = len(self._averages)
-        # By symmetry, one average fewer may be on the wrong side of a bound.
+        # By symmetry, one fewer average may be on the wrong side of a bound.
         outside = sum(tail <= error for tail in self._tails)
         if outside == 0:
             return -math.inf, math.inf

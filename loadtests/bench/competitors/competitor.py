@@ -51,7 +51,7 @@ class Competitor:
     does not affect programs with a single build. Called once per run, never during a measurement.
     """
     argv: Callable[[Path, Start], list[str]]
-    """Command that starts the program in the foreground. The program owns its children."""
+    """Command that starts the program in the foreground. Its child processes belong to the program."""
     version: Callable[[Path], str]
     environment: Mapping[str, str] = field(default_factory=dict)
     warm_up: float = 0.3

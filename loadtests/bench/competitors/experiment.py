@@ -98,8 +98,8 @@ class Competitors(Experiment):
         report.report(page, record)
 
     def failed(self, record: Record) -> int:
-        """Load that a peer cannot sustain, or leaves unanswered during long requests, is a finding;
-        for Corelane it is an error.
+        """If a peer cannot sustain a load, or leaves requests unanswered during long requests, that
+        is a finding. For Corelane, it is an error.
         """
         return sum(
             row.get("wrong", 0)

@@ -59,7 +59,9 @@ def requests(workload: Workload) -> Part:
 
 
 def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
-    """Throughput when computing dominates, and the cost of a request that computes almost nothing."""
+    """Throughput of requests that mostly compute, and the cost of a request that computes almost
+    nothing.
+    """
     cpus = str(len(subject.process.cpus))
     yield {"cpus": cpus, "of": "hello", **_closed(bed, subject)}
     first = len(subject.process.cpus) > 1
@@ -68,7 +70,7 @@ def cores(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
 def connections(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
     """Growing numbers of active connections. The number never falls, because servers rarely return
-    memory.
+    memory to the system.
     """
     process = subject.process
     before = process.resident_kib()
@@ -134,8 +136,8 @@ def c10k(bed: CompetitorsBed, subject: Subject, _round: int) -> Iterator[Row]:
 
     `dropped` counts handshakes that the kernel dropped because an accept queue was full. The client
     retries each after a second (RFC 6298 section 2.1), when ab has already received its responses
-    on other connections. ab therefore counts none of these connections, and the others waited
-    behind fewer.
+    on other connections. ab therefore counts none of these connections, and the other connections
+    had fewer in front of them.
     """
     page, process = REQUESTS[FILE_10K], subject.process
     bed.warm_up(subject, AB_WARM_UP)

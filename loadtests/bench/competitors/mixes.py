@@ -30,8 +30,8 @@ of short requests.
 """
 
 CROWD = 512
-"""Connections for short requests. This many short requests are waiting whenever a long request
-finishes.
+"""Connections for short requests. Whenever a long request finishes, this many short requests are
+waiting.
 """
 
 SENDERS = 4
@@ -67,8 +67,8 @@ class Mix:
 FIRST = Mix("10% of 7 ms", 0.1, 7.0)
 
 CROWDED = Mix("crowded", 0.0, FIRST.long_ms, 0.05)
-"""Short requests that cost the server more than the generator, so that one CPU can send 1.5 times
-the capacity.
+"""Short requests that cost the server more than they cost the generator, so that one CPU can send
+1.5 times the capacity.
 """
 
 MIXES = {

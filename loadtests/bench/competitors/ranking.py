@@ -12,8 +12,8 @@ from loadtests.bench.experiment.servers import CORELANE
 FLOOR = "floor"
 
 MOST_DROPPED = 0.01
-"""Share of a run's requests. With more dropped handshakes, latencies describe only the few accepted
-connections.
+"""Share of a run's requests. If more handshakes than this are dropped, latencies describe only the
+few accepted connections.
 """
 
 ASIDE = {FLOOR, HELD}
@@ -147,9 +147,9 @@ def place(us: str, values: Mapping[str, Rounds], more_is_better: bool = False) -
 
 
 def _rival(others: Mapping[str, Rounds], number: int, more_is_better: bool) -> str:
-    """The best competitor in all rounds except this one. Choosing and judging by the same rounds
-    would favour lucky servers: of eleven equal servers, each lost to such a choice in a third of
-    the rows.
+    """The best competitor in all rounds except this one. If the same rounds were used to choose and
+    to judge, lucky servers would be favoured. Of eleven equal servers, each lost to such a choice
+    in a third of the rows.
     """
     there = {name: found for name, found in others.items() if number in found} or others
     rest = {

@@ -24,8 +24,8 @@ COMPETITORS: dict[str, Competitor] = {
 }
 
 SHARE = 0.02
-"""Maximum share of the compiler in a measurement's CPU time. The kernel counts the compiler
-threads' time, so the benchmark need not guess the length of a warm-up.
+"""Maximum share of a measurement's CPU time that the compiler may use. The kernel counts the time
+of the compiler threads, so the benchmark does not have to guess the length of a warm-up.
 """
 
 
@@ -59,8 +59,8 @@ class CompetitorsBed(TestBed):
         return COMPETITORS[name]
 
     def beside(self, subject: Subject, *, first: bool = False) -> Place:
-        """The generator's place: the CPU that the server does not use, or all CPUs; `first` if it
-        needs little CPU time.
+        """The generator's place: the CPU that the server does not use, or all CPUs. `first` is for
+        a generator that needs little CPU time.
         """
         others = [cpu for cpu in self.cpus if cpu not in subject.process.cpus]
         return Place(others or list(self.cpus), first)

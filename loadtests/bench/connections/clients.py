@@ -61,8 +61,8 @@ class Holders:
     def open(self, connections: int, *, seconds: float = 0.0, ask: bool = True, **pace) -> Stage:
         """Opens this many more connections in total, spread over this time, each with one request.
 
-        Each process reads responses after a `burst` of connections, or otherwise after all that are
-        due, with at most a `window` of them in progress.
+        Each process reads responses after it has started a `burst` of connections, or otherwise all
+        that are due. At most a `window` of them is in progress at a time.
         """
         count = len(self._generators)
         shares = [connections // count + (index < connections % count) for index in range(count)]

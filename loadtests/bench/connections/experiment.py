@@ -52,7 +52,7 @@ class Connections(Experiment):
     @contextmanager
     def test_bed(self, plan: Plan, tasks: Sequence[Task]) -> Iterator[ConnectionsBed]:
         parts = [PARTS[name] for name in dict.fromkeys(task["part"] for task in tasks)]
-        # Obtain everything before leaving the network.
+        # Obtain everything before moving to another network namespace.
         programs = _programs(plan, parts)
         cpus = servers.first_cpus(2)
         with tempfile.TemporaryDirectory(prefix="bench-") as folder, networks.own():

@@ -21,7 +21,7 @@ SETTLE = 3.5
 """Seconds, longer than corelane-server's allocator keeps free memory."""
 
 PARK_AFTER = "1s"
-"""Shorter than the default to shorten the run; parked connections are the same."""
+"""Shorter than the default, to shorten the run. This does not change parked connections."""
 
 BODY = 64
 """Bytes of the body that moves a connection to hyper. The handler of /hello drops it unread, like

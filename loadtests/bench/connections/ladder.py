@@ -163,7 +163,7 @@ class Held(Ladder):
         lost = connections - stage.failed - left["open"] if idle else 0
         return {
             "requests": connections + alone["requests"] + beside["requests"],
-            # The server may reject the slow clients themselves.
+            # The server may reject the slow clients.
             "wrong": stage.failed + lost + alone["wrong"] + beside["wrong"],
             "open_s": stage.last("connected_ms"),
             "connect_ms": quantiles(stage.times("connected_ms")),
@@ -206,8 +206,8 @@ PATTERNS: dict[str, dict[str, float]] = {
     "as fast as they can": {"burst": 64},
     **{f"within {window:g} s": {"seconds": window} for window in (0.5, 1.0, 2.0)},
 }
-"""Patterns: all connections start before the first response is read; responses are read in between;
-or requests are spread out.
+"""Patterns: either all connections start before the first response is read, or responses are read
+in between, or requests are spread out.
 """
 
 FROM_DISK = ("--static.cache", "0", "--limits.blocking-queue", str(REQUESTS))

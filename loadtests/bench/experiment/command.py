@@ -28,8 +28,8 @@ def run(
     """Measures rounds until the benchmark has enough. Each round changes the order, so that no task
     is always first.
 
-    `keep` receives the rows of every group and returns all rows to date; `missing` gets the
-    optional tasks that could not be measured, which later rounds leave out.
+    `keep` receives the rows of every group and returns all rows to date. `missing` collects the
+    optional tasks that could not be measured, which later rounds skip.
     """
     waiting, number, rows = groups(tasks, experiment.together), 0, []
     while waiting:

@@ -23,9 +23,9 @@ PRIORITY = ["chrt", "--fifo", "1"]
 class Place:
     cpus: list[int]
     first: bool = False
-    """Priority over every other process, if the system allows it: for an open loop, which leaves
-    most of the CPU idle. In a closed loop, the kernel would throttle the generator to let others
-    run (sched(7), sched_rt_runtime_us).
+    """Priority over every other process, if the system allows it. This is for an open loop, which
+    leaves most of the CPU idle. In a closed loop, the kernel would throttle the generator to let
+    others run (sched(7), sched_rt_runtime_us).
     """
 
     def argv(self) -> list[str]:

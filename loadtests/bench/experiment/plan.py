@@ -12,7 +12,7 @@ from loadtests.bench.experiment.servers import Running
 from tools.errors import ToolError
 
 Task = dict[str, str]
-"""Labels of one thing that every round measures: {"proxy": "nginx"} or {"mix": "hello", "lanes":
+"""Labels of one task that every round measures: {"proxy": "nginx"} or {"mix": "hello", "lanes":
 "1"}.
 """
 

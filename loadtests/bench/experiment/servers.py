@@ -177,8 +177,8 @@ def _go_ahead(leader: int) -> None:
     """Gives the threads of a session priority over other threads, if the system allows it
     (sched(7), autogroup).
 
-    Otherwise a waking thread waits a few milliseconds for the end of a neighbour's slice. Unlike
-    with real-time priority, the threads still share the CPU with one another.
+    Otherwise, a thread that wakes up has to wait a few milliseconds for another thread's time slice
+    to end. Unlike with real-time priority, the threads still share the CPU with one another.
     """
     with suppress(OSError):
         Path(f"/proc/{leader}/autogroup").write_text(f"{AHEAD}\n")

@@ -1,8 +1,9 @@
 """Sends requests one at a time, each while the lane sleeps, so that every run takes the same code
 path.
 
-A server under callgrind is many times slower than its client. A request sent as soon as a response
-arrives would sometimes find the lane running and sometimes asleep, which are different code paths.
+A server under callgrind is many times slower than its client. If a request were sent as soon as a
+response arrives, the lane would sometimes be running and sometimes be asleep, which are different
+code paths.
 """
 
 import re

@@ -149,8 +149,8 @@ DATABASE = Settings(database=True)
 
 EXPENSIVE = Settings(database=True, slowly=True)
 """A lane starts cheap requests immediately, and expensive requests wait for their turns. The lane
-measures which requests are cheap, and under callgrind, loading a project may count as either. A
-slower count makes this request wait for its turn on every machine.
+measures which requests are cheap, and under callgrind, loading a project may count as either.
+Because the count is slowed down, this request waits for its turn on every machine.
 """
 
 ROWS = (

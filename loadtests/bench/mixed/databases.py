@@ -13,7 +13,9 @@ from stack.ports import free_ports
 from stack.postgres_home import ELSEWHERE
 
 EVERYBODY_WAITS = ("--database.queue", "1024", "--database.wait", "30s")
-"""All users may need the database at once: they wait for it as long as for a response."""
+"""All users may need the database at once, so the wait for it may be as long as the wait for a
+response.
+"""
 
 TOKEN = "bench-mixed-0123456789abcdef"
 """Lets a benchmark's users write to its own database. The token is not secret."""

@@ -1,8 +1,9 @@
 //! `corelane check`: requests a URL until the response is as expected. The pods of `helm test` use
 //! it as their client.
 //!
-//! A static build resolves names in an image that contains only `/etc/resolv.conf` and
-//! `/etc/hosts`. musl always supports that, and glibc has had files and DNS built in since 2.34.
+//! A static build can resolve names in an image that contains only `/etc/resolv.conf` and
+//! `/etc/hosts`. musl always supports this, and glibc has built-in lookups in files and DNS since
+//! 2.34.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -100,7 +101,7 @@ impl Check {
     }
 }
 
-/// Responses received until now.
+/// Number of responses received until now.
 #[derive(Debug)]
 struct Progress<'c> {
     expected: &'c Check,

@@ -1,5 +1,4 @@
-//! Finds the Corelane checkout that a project's dependency comes from. The checkout contains the
-//! platform.
+//! Finds the Corelane checkout that a project depends on and that also contains the platform.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

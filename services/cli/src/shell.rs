@@ -1,6 +1,6 @@
 //! Quotes words for command lines that a user may copy.
 
-/// Turns a line break into a comma, because the command is one line.
+/// Turns a line break into a comma, because the command must fit on one line.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:%=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

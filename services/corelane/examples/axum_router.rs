@@ -27,8 +27,8 @@ async fn greet(State(settings): State<Settings>, Path(name): Path<String>) -> St
     format!("{}, {name}!\n", settings.greeting)
 }
 
-/// Computes for a long time, so it runs on a thread of the lane's pool while the lane serves other
-/// requests.
+/// The computation takes a long time, so it runs on a thread of the lane's pool while the lane
+/// serves other requests.
 async fn checksum(Path(rounds): Path<u64>) -> Result<String, impl IntoResponse> {
     let mix = |sum: u64, n: u64| (sum ^ n).wrapping_mul(0x0000_0100_0000_01b3); // FNV-1a's prime
     let sum = corelane::blocking(move || (0..rounds).fold(0xcbf2_9ce4_8422_2325, mix));

@@ -25,7 +25,7 @@ async fn connection(ConnectInfo(connection): ConnectInfo<ConnectionInfo>) -> Str
     format!("{:?}, {tls}\n", connection.protocol)
 }
 
-/// Works without a layer, because any code that runs for a request can call `client_addr`.
+/// This works without a layer, because any code that runs for a request can call `client_addr`.
 async fn client(headers: HeaderMap) -> String {
     match corelane::client_addr(&headers) {
         Some(address) => format!("{address}\n"),

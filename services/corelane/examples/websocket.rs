@@ -16,7 +16,7 @@ use corelane::{Lane, Server};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-/// Maximum number of messages by which a lane or a member may fall behind.
+/// Maximum number of messages that a lane or a member may be behind.
 const BEHIND: usize = 256;
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ async fn relay(mut everyone: Receiver<Utf8Bytes>, here: Sender<Utf8Bytes>) {
     }
 }
 
-// `any`, because a WebSocket over HTTP/2 starts with CONNECT, not GET.
+// This is `any`, because a WebSocket over HTTP/2 starts with CONNECT, not GET.
 async fn echo(State(room): State<Room>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(async move |mut socket| {
         let mut draining = room.lane.draining();
@@ -96,7 +96,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
                     return;
                 }
             }
-            // This member reads too slowly; the room must not buffer messages for it.
+            // This member reads too slowly, and the room must not buffer messages for it.
             Err(RecvError::Lagged(_)) => return close(socket, close_code::AGAIN).await,
             Err(RecvError::Closed) => return,
         }

@@ -127,8 +127,8 @@ mod tests {
         cache.keep("d", &small, now);
         let kept = |cache: &Cache| ["a", "b", "c", "d"].map(|path| cache.peek(path).is_some());
         assert_eq!(kept(&cache), [true, false, true, true]);
-        // Caching the same file again needs no extra room. A file that is too large is not cached,
-        // and its previous version is removed.
+        // Caching the same file again needs no additional room. If a file is too large, it is not
+        // cached, and its previous version is removed.
         cache.keep("d", &small, now);
         assert_eq!(cache.used, 3 * each);
         cache.keep("d", &large, now);

@@ -86,7 +86,7 @@ fn lists(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&Tag) -> bool) 
             while let [b',' | b' ' | b'\t', after @ ..] = rest {
                 rest = after;
             }
-            // The rest after an invalid tag cannot be parsed.
+            // Nothing after an invalid tag can be parsed.
             let Some((tag, after)) = Tag::parse(rest) else { return false };
             if matches(&tag) {
                 return true;

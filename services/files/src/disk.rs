@@ -115,8 +115,8 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Kind> {
     })
 }
 
-/// Whether an error means that the file does not exist for clients: paths that leave the root, and
-/// unreadable files, look missing. All other errors are server errors.
+/// Whether an error means that the file does not exist for clients, which includes paths that leave
+/// the root and unreadable files. All other errors are server errors.
 fn is_nothing(error: Errno) -> bool {
     matches!(
         error,
@@ -152,7 +152,7 @@ fn read(opened: &mut Opened, most: u64) -> io::Result<Option<Bytes>> {
         if stamp.size() > most {
             return Ok(None);
         }
-        // Leaves room for one more byte, so that reading ends without growing.
+        // Leaves room for one more byte, so that reading ends without growing the buffer.
         let mut bytes = Vec::with_capacity(stamp.size() as usize + 1);
         io::Seek::rewind(file)?;
         Read::by_ref(file).take(stamp.size() + 1).read_to_end(&mut bytes)?;

@@ -12,7 +12,8 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// In order of typical savings, which decides between copies of equal length.
+    /// In order of typical savings, which is the order of preference between copies of equal
+    /// length.
     pub(crate) const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
     pub(crate) fn suffix(self) -> &'static str {
@@ -46,8 +47,8 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Without Accept-Encoding, every coding is acceptable, but the client is probably simple and
-    /// therefore gets the unencoded file.
+    /// Without Accept-Encoding, every coding is acceptable. Such a client is probably simple,
+    /// however, so it gets the unencoded file.
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
         let mut accepted = Accepted::default();
         let values = headers.get_all(ACCEPT_ENCODING).iter();

@@ -23,8 +23,8 @@ use crate::reply::{overloaded, reply, status, to_folder};
 use crate::resource::Resource;
 use crate::rules::Rules;
 
-/// Milliseconds between checks of a served file. After [`STALE`], the file is served only once the
-/// check is done.
+/// Milliseconds between checks of a file in use. If the last check is older than [`STALE`], the
+/// file is served only after another check.
 const FRESH: u64 = 400;
 
 /// Maximum age of a served version, not counting disk time.
@@ -115,12 +115,12 @@ impl Files {
 
     /// Responds to a GET or HEAD. `target` is a path relative to the root, still percent-encoded,
     /// with the request's query if it has one. Only a redirect to a folder uses the query, and the
-    /// redirect keeps it. Cached files need no disk, system call or future. The response reuses the
-    /// request's header map.
+    /// redirect keeps it. Cached files need no disk access, system call or future. The response
+    /// reuses the request's header map.
     pub fn get(&self, target: &str, method: &Method, headers: HeaderMap) -> Answer {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        // An unencoded path is its own cache key, checked when it was cached.
+        // An unencoded path is its own cache key, and it was checked when the file was cached.
         if !path.contains('%')
             && let Some(resource) = self.kept(path)
         {

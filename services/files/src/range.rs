@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 /// Maximum number of ranges per request, and maximum number of ranges that may overlap with an
-/// earlier range. Section 14.2 advises rejecting more, because each range costs the server more
-/// than the client.
+/// earlier range. Section 14.2 advises rejecting requests with more ranges, because each range
+/// costs the server more than the client.
 const MAX_RANGES: usize = 16;
 const MAX_OVERLAPS: usize = 2;
 
-/// Ranges with a smaller gap are merged, because the head of a part is longer (section 15.3.7.2).
+/// Ranges with a smaller gap are merged, because the head of another part would be longer than the
+/// gap (section 15.3.7.2).
 const GAP: u64 = 80;
 
 /// Selected bytes of a representation.

@@ -107,7 +107,7 @@ const MOST_ROOM: usize = 24;
 /// The entity tag (RFC 9110 section 8.8.3), equal on all replicas with the same file.
 ///
 /// The tag of a small file is a hash of its content, which is read anyway. The tag of a large file
-/// consists of its size and modification time, and is weak for as long as other content may still
+/// consists of its size and modification time, and is weak for as long as other content could still
 /// get the same time.
 fn etag(content: &Content, stamp: &Stamp, coding: Option<Coding>, now: SystemTime) -> HeaderValue {
     let (seconds, nanos) = stamp.modified();

@@ -49,7 +49,7 @@ fn rule(text: &str) -> Option<(String, HeaderValue)> {
 }
 
 /// The first piece is a prefix of the path, the last piece is a suffix, and the other pieces occur
-/// in order in between.
+/// between them in order.
 fn matches(pattern: &str, path: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == path };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::encoding::Coding;
 
-/// A file that changed this recently may change again within one tick of the file system's clock,
-/// with the same times, so its content is checked again soon. The coarsest tick in use is two
-/// seconds.
+/// A file that changed this recently may change again within the same tick of the file system's
+/// clock. The second change would not alter the file's times, so its content is checked again soon.
+/// The coarsest tick in use is two seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Shows whether a file is unchanged. Renaming another file over a file changes the inode, and any

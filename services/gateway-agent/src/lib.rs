@@ -5,7 +5,7 @@
 //! adds HTTPRoute and GRPCRoute objects.
 //!
 //! `gateway-agent drain` is the pod's `preStop` hook. Envoy exits immediately on SIGTERM and cuts
-//! requests in flight, so clients must leave first.
+//! off requests in flight, so clients must leave before that.
 
 mod admin;
 mod credentials;

@@ -106,7 +106,7 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Linux commit 3864c6b fixed a bug in which a moved connection did not wake its new listener.
+/// Before Linux commit 3864c6b, a moved connection did not wake its new listener.
 const MIGRATE_REQ: &str = "leave it off, also in pods: on kernels without its fix, a connection that moves to \
                            another listener does not wake it; a replica that drains does not need it";
 

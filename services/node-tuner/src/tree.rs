@@ -23,7 +23,8 @@ impl Tree {
     /// this machine.
     fn place(&self, path: &str) -> io::Result<PathBuf> {
         if self.root == Path::new("/") {
-            // Not resolved: /proc/1/root is a different root, regardless of the symlink's target.
+            // This link is not resolved, because /proc/1/root is a different root, regardless of
+            // the link's target.
             return Ok(PathBuf::from(path));
         }
         let place = self.root.join(path.trim_start_matches('/')).canonicalize()?;

@@ -240,11 +240,12 @@ fn not_a_read(method: &Method) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Interval between triggers, longer than mimalloc keeps freed pages for reuse.
+/// Interval between triggers. It is longer than the time for which mimalloc keeps freed pages for
+/// reuse.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Size of a block that is large enough to be returned when freed. Smaller blocks are kept for
-/// reuse.
+/// Size of a block that is large enough to be returned to the system when it is freed. Smaller
+/// blocks are kept for reuse.
 const LARGE: usize = 1 << 20;
 
 /// Returns the memory of closed and parked connections to the system. Costs half a microsecond.

@@ -56,7 +56,7 @@ pub(crate) fn to_root(query: Option<&str>) -> Response<Full<Bytes>> {
     corelane_files::to_folder("static", query).map(|_| Full::default())
 }
 
-/// Adds a problem body to an error and keeps its headers: a 416 has the file's length in
+/// Adds a problem body to an error and keeps its headers, because a 416 has the file's length in
 /// Content-Range (RFC 9110 section 15.5.17).
 fn worded(reply: Response<corelane_files::Body>) -> Response<Body> {
     let status = reply.status();

@@ -188,7 +188,7 @@ fn error(status: u16, description: &str) -> Value {
     reply
 }
 
-/// The problem that the server sends for a status without details.
+/// The problem that the server sends if there are no details beyond the status.
 fn problem_like(status: u16) -> Value {
     let code = StatusCode::from_u16(status).unwrap_or_default();
     let name = code.canonical_reason().unwrap_or_default();

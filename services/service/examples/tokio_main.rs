@@ -1,5 +1,5 @@
-//! A program that predates the platform, with its own tokio runtime, log, flag and variable. The
-//! platform's keys are flags after `--`.
+//! A program that was written before it used the platform, with its own tokio runtime, log, flag
+//! and variable. The platform's keys are flags after `--`.
 //!
 //! ```sh
 //! PORT=8090 cargo run -p corelane-service --example tokio_main -- --step=2 -- --lanes=1

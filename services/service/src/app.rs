@@ -25,7 +25,7 @@ const OTHERS: &[&str] =
     &["CORELANE_CAPACITY_", "CORELANE_CHECK_", "CORELANE_CLUSTER_STATE", "CORELANE_HOME"];
 
 /// If this variable is set, a service prints the schema of its settings and exits, as with
-/// `--schema`. A program with its own flags may not know that flag.
+/// `--schema`. A program with its own flags may not accept that flag.
 const PRINT_SCHEMA: &str = "CORELANE_PRINT_SCHEMA";
 
 /// A service that is not running yet. `C` is the type of the service's own settings, created by
@@ -138,7 +138,7 @@ impl<C: Keys> App<C> {
     }
 
     /// Changes the server's builder after the platform's settings are applied, to add admin pages
-    /// or collectors. The platform's request observer replaces any other observer.
+    /// or collectors. The platform's own request observer replaces any observer that you set.
     pub fn extend(mut self, extend: impl FnOnce(Builder) -> Builder + 'static) -> Self {
         self.extend = Box::new(extend);
         self
@@ -160,8 +160,8 @@ impl<C: Keys> App<C> {
     /// `serve` receives the service's own settings and a [`Start`] with open sockets. It calls
     /// [`Start::serve`], and may do other work before and after that.
     ///
-    /// Blocks the thread. It may be called within `#[tokio::main]`, whose tasks then need other
-    /// threads: use the `multi_thread` flavour, which is tokio's default.
+    /// Blocks the thread. You may call it within `#[tokio::main]`, but tasks of that runtime then
+    /// need other threads: use the `multi_thread` flavour, which is tokio's default.
     pub fn run<F>(self, serve: F) -> ExitCode
     where
         F: FnOnce(C, Start) -> Result<Drained, BoxError>,

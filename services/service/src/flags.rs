@@ -14,9 +14,9 @@ use crate::{config, process};
 /// Parses a program's command line and environment, or returns the exit code: 0 after `--help` and
 /// `--version`, 64 after errors, all of which are printed.
 ///
-/// Variables with one of `prefixes` that belong to no flag are errors, because they are probably
-/// misspelt. Variables that Kubernetes sets for a Service are ignored, and empty variables count as
-/// unset. Words are not case-sensitive.
+/// Variables that start with one of `prefixes` but belong to no flag are errors, because they are
+/// probably misspelt. Variables that Kubernetes sets for a Service are ignored, and empty variables
+/// count as unset. Words are not case-sensitive.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -63,7 +63,7 @@ fn parse_all(
     mut arguments: Vec<OsString>,
 ) -> Result<ArgMatches, Vec<clap::Error>> {
     let (mut errors, mut seen) = (Vec::new(), HashSet::new());
-    // Errors show the full flag syntax only after this call.
+    // Only after this call do errors show the full syntax of flags.
     command.build();
     loop {
         let error = match command.clone().try_get_matches_from(&arguments) {

@@ -42,8 +42,8 @@ pub fn message(error: &kube::Error) -> String {
 }
 
 /// Creates a client for the API server of the pod's own cluster or of a kubeconfig, without sending
-/// a request. `silence` is the maximum pause within a response. Does not retry, because callers
-/// know when a retry makes sense.
+/// a request. `silence` is the maximum pause within a response. The client does not retry, because
+/// only its callers know when a retry makes sense.
 ///
 /// # Errors
 ///

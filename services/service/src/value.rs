@@ -39,9 +39,9 @@ pub struct Allowed {
     /// As text.
     pub text: String,
     /// As a JSON Schema. Text that the parser accepts is valid, and so is a TOML number with that
-    /// text; words are valid only in one spelling. Some other values are also valid because, for
-    /// example, a schema cannot express the bounds of durations. A `writeOnly` value is a secret
-    /// and is never shown.
+    /// text. Words are valid in only one spelling. The schema also allows some values that the
+    /// parser rejects, because it cannot express everything, such as the bounds of durations. A
+    /// `writeOnly` value is a secret and is never shown.
     pub schema: Value,
 }
 
@@ -64,7 +64,7 @@ impl From<String> for Allowed {
     }
 }
 
-/// No value contains this, so every parser with restrictions rejects it.
+/// No valid value contains this text, so every parser with restrictions rejects it.
 const IMPOSSIBLE: &str = "\0";
 
 /// The values that a parser accepts; `None` if it accepts any text.

@@ -269,7 +269,7 @@ fn metrics_of_the_service_are_pushed_too() {
 #[test]
 fn a_program_with_a_runtime_a_log_and_flags_of_its_own_is_a_service() {
     let mut command = program("tokio_main");
-    // The program does not know `--help`, and other arguments are irrelevant.
+    // The program does not accept `--help`, and other arguments do not matter.
     command.args(["--step=2"]).env("CORELANE_PRINT_SCHEMA", "1").env("CORELANE_NO_SUCH_KEY", "1");
     let schema = String::from_utf8(command.output().expect("it ends").stdout).expect("text");
     assert!(schema.contains("Environment: CORELANE_ADMIN_LISTEN."), "{schema}");

@@ -45,7 +45,7 @@ pub(crate) fn closed(pool: &mut Pool, kind: Kind, duration: Duration) -> Result<
     Ok(tally)
 }
 
-/// Way to pick a free connection for the next request.
+/// How to pick a free connection for the next request.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Choice {
     /// The connection that has been free the longest. If connections are spread across lanes, this

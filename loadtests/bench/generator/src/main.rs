@@ -1,4 +1,4 @@
-//! Sends requests to a server of `/hello` and `/work`, or of pages and projects, and reports the
+//! Sends requests for `/hello` and `/work`, or for pages and projects, to a server, and reports the
 //! responses as JSON.
 //!
 //! A measurement has three steps, so that the caller can read the server's counters while no
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
 }
 
 fn run(mode: Mode) -> Result<(), Lost> {
-    // Lets sleeps end on time instead of up to 50 µs late (prctl(2), PR_SET_TIMERSLACK).
+    // Makes sleeps end on time instead of up to 50 µs late (prctl(2), PR_SET_TIMERSLACK).
     set_current_timer_slack(NonZeroU64::new(1)).map_err(io::Error::from)?;
     match mode {
         Mode::Closed { target, period, spin } => {

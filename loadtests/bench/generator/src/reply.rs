@@ -44,7 +44,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// For a connection with responses that cannot be parsed.
+    /// For a connection whose responses cannot be parsed.
     pub(crate) const MALFORMED: Reply =
         Reply { fault: Some(Fault::Malformed), closes: true, lane: None };
 }

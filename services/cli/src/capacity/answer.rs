@@ -22,7 +22,8 @@ pub(crate) struct At {
     pub(crate) replicas: u64,
     pub(crate) rate: f64,
     pub(crate) estimated: Estimated,
-    /// `None` at or above the knee, where waits grow for as long as the simulation runs.
+    /// `None` at or above the knee, where the longer the simulation runs, the longer the waits
+    /// become.
     pub(crate) simulated: Option<Simulated>,
     pub(crate) in_time: Option<f64>,
     pub(crate) met: Option<bool>,
@@ -88,8 +89,8 @@ impl At {
         let estimated = model.estimate(rate);
         let stays = rate < model.knee().rate || estimated.shed > 0.0;
         let simulated = stays.then(|| model.simulate(&question.simulation(), rate));
-        // Above the knee, an unbounded queue keeps growing and the result depends on the simulated
-        // time.
+        // Above the knee, an unbounded queue keeps growing, so the result would depend on the
+        // simulated time.
         let simulated = simulated.filter(|seen| rate < model.knee().rate || seen.shed > 0.0);
         let met = target.map(|target| simulated.as_ref().is_some_and(|seen| target.is_met(seen)));
         let in_time =
@@ -97,8 +98,8 @@ impl At {
         At { replicas, rate, estimated, simulated, in_time, met }
     }
 
-    /// Latency in seconds that this share of the kind's requests (or of all requests) does not
-    /// exceed; infinite at or above the knee.
+    /// Latency, in seconds, that this share of the requests of a kind (or of all requests) does not
+    /// exceed. Infinite at or above the knee.
     pub(crate) fn quantile(&self, kind: Option<usize>, share: f64) -> f64 {
         self.simulated.as_ref().map_or(f64::INFINITY, |seen| seen.quantile(kind, share))
     }

@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::text::whole;
 use crate::shell::quoted;
 
-/// Scales on the replicas that `service` requires if it is set, otherwise on the busy share.
+/// If `service` is set, scales on its required replicas, and otherwise on the busy share.
 pub(crate) fn render(
     answer: &Answer,
     service: Option<&str>,

@@ -8,7 +8,7 @@ use super::arguments::{Question, Settings};
 use super::source::{self, Source};
 use crate::exposition::{Exposition, Series};
 
-/// Shorter waits are ignored: they only measure the time between two clock reads.
+/// Shorter waits are ignored, because they only measure the time between two clock reads.
 const NO_WAIT: f64 = 1e-6;
 
 /// Maximum difference in seconds between start times read from the same process; the kernel counts
@@ -200,8 +200,8 @@ impl Told {
         let placement = config.and_then(|info| info.label("placement").parse().ok());
         let total = |name: &str| self.grown(name, |_| true);
         let lane_time = total("corelane_load_table_lane_time_seconds_total");
-        // Busy time is not a substitute, because it excludes sleeping and waking up, and it grows
-        // while a lane is preempted.
+        // Busy time cannot be used instead, because it excludes sleeping and waking up, and it
+        // grows while a lane is preempted.
         let taken = total("corelane_lane_cpu_seconds_total") + total(SLOW_CPU);
         let besides = (taken - lane_time).max(0.0) / requests.max(1.0);
         let sleeps = total("corelane_lane_sleeps_total");
@@ -224,7 +224,8 @@ impl Told {
     }
 }
 
-/// Waiting part of a handler's service time, assumed to be independent of its lane time.
+/// The waiting part of a handler's service time, which is assumed to be independent of the lane
+/// time.
 fn wait(lane: Time, service: Time) -> Time {
     let mean = service.mean() - lane.mean();
     if mean < NO_WAIT {

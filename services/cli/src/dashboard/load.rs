@@ -25,7 +25,8 @@ const LASTS: Duration = Duration::from_secs(60);
 /// Number of connections. The rate is sustained as long as responses take at most `CLIENTS / RATE`.
 const CLIENTS: u32 = 64;
 
-/// The gateway has the same limit and answers the request if a replica stays silent for longer.
+/// The gateway has the same time limit, and responds itself if a replica does not respond within
+/// it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum age of the responses behind the quantiles.

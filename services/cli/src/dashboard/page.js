@@ -62,7 +62,7 @@ function newReplica(name) {
   parts.word.style.gridColumn = "1 / -1";
   const path = `/replicas/${encodeURIComponent(name)}/`;
   parts.kill = button(parts.actions, "Kill", () => act(path + "kill", `Killed ${name} (SIGKILL)`));
-  // The state change that follows is not a second event.
+  // The state change that follows does not count as a second event.
   const expect = (word, action, text) => { parts.expected = word; return act(path + action, text); };
   parts.drain = button(parts.actions, "Drain", () => expect("draining", "drain", `Draining ${name} (SIGTERM)`));
   parts.delay = button(parts.actions, "Delay by 100 ms", () => (parts.delayed

@@ -14,7 +14,7 @@ use super::{Check, Subject, at_least};
 
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Maximum number of kubelets to read, because a large cluster's kubelets are configured alike.
+/// Maximum number of kubelets to read. In a large cluster, all kubelets are configured alike.
 const KUBELETS: usize = 20;
 
 const OURS: &str = "labelSelector=app.kubernetes.io/part-of%3Dcorelane";
@@ -257,7 +257,7 @@ fn node_tuning(workloads: &[Value]) -> Check {
 }
 
 /// Compares the versions of the charts, Corelane's images in them, and this program. Digests and
-/// your own images do not carry a Corelane version.
+/// your own images do not contain a Corelane version.
 fn versions(workloads: &[Value], own: &str) -> Check {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     for object in workloads {

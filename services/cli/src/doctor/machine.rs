@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::{Check, Subject, at_least};
 
-/// Oldest kernel known to work, from RHEL 8.
+/// Oldest kernel that is known to work: the kernel of RHEL 8.
 pub(super) const KERNEL: (u64, u64) = (4, 18);
 
 pub(super) const NEW_KERNEL: &str = "use a distribution with Linux 4.18 or newer";

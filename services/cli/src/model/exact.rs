@@ -40,8 +40,8 @@ impl Waiting {
             return None;
         }
         // L. Takács, "A single-server queue with Poisson input", Operations Research 10, 1962. The
-        // larger of the two terms dominates the grid's length: the first represents heavy traffic,
-        // and the second represents a single long request.
+        // larger of the two terms determines the length of the grid: the first represents heavy
+        // traffic, and the second represents a single long request.
         let wait = rate * second / (2.0 * (1.0 - busy));
         let spread = (2.0 * wait * wait + rate * third / (3.0 * (1.0 - busy))).sqrt();
         let step = spread * -BEYOND.ln() / POINTS as f64;

@@ -1,9 +1,9 @@
 //! A simulated lane: its event loop in simulated time, around the queue that a real lane uses.
 //!
-//! The event loop polls its sockets and reads each request that has arrived; the request starts or
-//! waits for its turn. Once it has read them all, one waiting request gets its turn and the loop
-//! polls again. The loop sleeps if there is nothing to do. Slow kinds go to the slow lane, which
-//! responds through the lane.
+//! The event loop polls its sockets and reads each request that has arrived, which then starts or
+//! waits for its turn. Once all of them have been read, one waiting request gets its turn and the
+//! loop polls again. The loop sleeps if there is nothing to do. Slow kinds go to the slow lane,
+//! which responds through the lane.
 
 use std::collections::VecDeque;
 

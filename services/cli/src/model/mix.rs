@@ -53,8 +53,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Creates a mix from distinct kinds. Shares must add up to 1 within a thousandth, so that
-    /// thirds may be written as 33.3%.
+    /// Creates a mix from distinct kinds. Shares must add up to 1, to within a thousandth, so that
+    /// a third may be written as 33.3%.
     pub fn new(mut kinds: Vec<Kind>) -> Result<Mix, CapacityError> {
         if kinds.is_empty() || kinds.len() > KINDS {
             return Err(CapacityError::Kinds(kinds.len()));

@@ -1,8 +1,8 @@
 //! Predicts a replica's capacity and the number of replicas that a load needs.
 //!
 //! In queueing terms, a lane is a single server. The model computes capacity and waiting times from
-//! the load table's statistics per kind of request. `docs/capacity.md` lists the assumptions and
-//! measures how well they hold.
+//! the load table's statistics for each kind of request. `docs/lanes.md` lists the assumptions and
+//! the limits of the model.
 //!
 //! | question | answered by |
 //! |---|---|

@@ -17,7 +17,7 @@ pub struct Target {
 /// Replicas for a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Requests per second that one replica carries within the target; 0 if it never meets the
+    /// Requests per second that one replica handles within the target; 0 if it never meets the
     /// target.
     pub carried: f64,
     /// Replicas needed for the load, without spare replicas; `None` if the target cannot be met.
@@ -63,8 +63,8 @@ impl Target {
 }
 
 impl Model {
-    /// Finds the highest load in requests per second that one replica carries within the target; 0
-    /// if there is none. Bisects with the same random numbers at each load.
+    /// Finds the highest load, in requests per second, that one replica handles within the target;
+    /// 0 if there is none. Bisects with the same random numbers at each load.
     pub fn highest(&self, target: &Target, simulation: &Simulation) -> Result<f64, CapacityError> {
         target.check()?;
         let knee = self.knee().rate;
@@ -114,7 +114,7 @@ impl Model {
 
 impl Plan {
     fn of(load: f64, carried: f64, spare: u64) -> Plan {
-        // Loads and rates are not known to a thousandth, so a smaller excess does not add a
+        // Loads and rates are not known to within a thousandth, so a smaller excess does not add a
         // replica.
         let needed = (load / carried - 1e-3).ceil().max(1.0) as u64;
         let needed = (carried > 0.0).then_some(needed);
@@ -141,7 +141,7 @@ mod tests {
         let carried = model().highest(&TARGET, &simulation).expect("a target");
         let exact = 1000.0 + 0.01f64.ln() / 0.02;
         assert!((carried / exact - 1.0).abs() < 0.04, "{carried}, not {exact}");
-        // 99% of requests cannot do a millisecond of work within a millisecond.
+        // Not even 99% of the requests can do a millisecond of work within a millisecond.
         let never = Target { within: 1e-3, ..TARGET };
         assert_eq!(model().highest(&never, &simulation), Ok(0.0));
         assert_eq!(Plan::of(100.0, 0.0, 1).replicas, None);

@@ -127,7 +127,8 @@ impl Model {
         let is_brief = |kind: &Kind| kind.slow || kind.lane.mean() < BRIEF as f64 / 1e9;
         let brief = |kind: &Kind| if is_brief(kind) { express(kind).mean() } else { 0.0 };
         let brief_busy = rate * self.mix.mean(brief) / servers as f64;
-        // The slow lane waits for both priorities, but the lane does not wait for its slow lane.
+        // The slow lane has to wait for both priorities, but the lane does not wait for its slow
+        // lane.
         let for_lane = lee_longton(rate, servers, first_time);
         let (first, after) = cobham(for_lane, first_busy, brief_busy);
         let (_, slow) = cobham(lee_longton(rate, servers, lane), lane_busy, first_busy);

@@ -30,7 +30,7 @@ pub struct Simulated {
     pub(super) all: Vec<f64>,
     /// Share of shed requests.
     pub shed: f64,
-    /// Share of time that lanes were awake, across all lanes.
+    /// Share of the time during which lanes were awake, across all lanes.
     pub busy: f64,
 }
 
@@ -80,7 +80,7 @@ impl Simulation {
             if number == warm_up {
                 (begun, idle) = (now, asleep(&lanes));
             }
-            // With one queue, sending the request to the lane that finishes first is equivalent to
+            // With a single queue, sending a request to the lane that finishes first is the same as
             // waiting for that lane.
             let least =
                 |a: &&mut LaneModel, b: &&mut LaneModel| a.left(now).total_cmp(&b.left(now));

@@ -5,8 +5,8 @@ use super::CapacityError;
 /// Durations count as fixed below this squared coefficient of variation (0.1%).
 const FIXED: f64 = 1e-6;
 
-/// Maximum standard deviation, as a multiple of the mean. If one of a million observations takes
-/// all the time, the deviation is 1,000 times the mean.
+/// Maximum standard deviation, as a multiple of the mean. If one of a million observations accounts
+/// for all of the time, the deviation is 1,000 times the mean.
 const WIDEST: f64 = 1e6;
 
 /// A random duration in seconds, given by its first two moments. Where the distribution matters, it

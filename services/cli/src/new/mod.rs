@@ -74,7 +74,7 @@ impl New {
         }
         format(fresh.path());
         fs::rename(fresh.path(), folder).map_err(failed)?;
-        // The rename left nothing to remove.
+        // After the rename, there is nothing left to remove.
         let _ = fresh.keep();
         Ok(())
     }
@@ -89,8 +89,8 @@ impl New {
     }
 }
 
-/// Formatting depends on the length of the name and its place among the imports. Without rustfmt,
-/// the code only looks worse.
+/// The formatting depends on the length of the name and its position among the imports. If rustfmt
+/// is missing, the code still works but is not formatted.
 fn format(folder: &Path) {
     let rust = ["build.rs", "src/lib.rs", "src/main.rs", "tests/service.rs"];
     let files = rust.map(|file| folder.join(file)).into_iter().filter(|file| file.exists());

@@ -257,7 +257,7 @@ mod tests {
         assert!(lines[4].contains("[|||") && lines[4].contains("+++") && lines[4].contains("50%]"));
         assert!(lines[23].starts_with("q quit"), "{lines:#?}");
         assert!(drawn(&mut screen(2), 160, 24)[3].contains("PARKED"));
-        // A terminal that is too small to show anything must not terminate the program.
+        // The program must not exit if the terminal is too small to show anything.
         drawn(&mut screen(2), 10, 3);
     }
 

@@ -33,7 +33,7 @@ pub fn service(lane: &Lane, everyone: &Everyone, greeting: &str) -> Router {
     let room = Room { lane: lane.clone(), everyone: everyone.clone(), greeting: greeting.into() };
     Router::new()
         .route("/", get(async || "connect to /room\n"))
-        // `any`, because a WebSocket over HTTP/2 starts with CONNECT.
+        // This is `any`, because a WebSocket over HTTP/2 starts with CONNECT.
         .route("/room", any(enter))
         // Metrics, logs and the load table name each request after its route.
         .layer(LearnRoutes)
@@ -68,7 +68,7 @@ async fn stay(room: Room, mut heard: Receiver<Utf8Bytes>, mut socket: WebSocket)
                         return;
                     }
                 }
-                // This member reads too slowly; the room must not buffer messages for it.
+                // This member reads too slowly, and the room must not buffer messages for it.
                 Err(RecvError::Lagged(_)) => return close(socket, close_code::AGAIN).await,
                 Err(RecvError::Closed) => return,
             },

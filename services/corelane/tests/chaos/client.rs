@@ -1,5 +1,5 @@
-//! Clients that split requests at random points, sent one at a time or pipelined, and verify every
-//! response byte.
+//! Clients that split requests at random points, send them one at a time or pipelined, and verify
+//! every byte of the responses.
 
 use std::cell::Cell;
 use std::fs;
@@ -44,7 +44,7 @@ impl World {
     }
 }
 
-/// A client's use of its connection after a script.
+/// What a client does with its connection after a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Open,

@@ -8,7 +8,7 @@ use crate::run::{Counts, Course, MANY, Race, alone};
 use crate::script::Habit;
 use crate::support::PATIENCE;
 
-/// Number of responses after which a fault that has not been detected counts as missed.
+/// Number of responses after which a fault counts as missed if it has not been detected.
 const ANSWERS: u64 = 40_000;
 
 fn start(broken: Option<Rule>, habit: Habit, move_one_in: u64, answers: u64) -> Race {
@@ -47,8 +47,8 @@ fn what_was_read_of_a_head_is_missed() {
     assert_found(Rule::Unread, Habit::Usual);
 }
 
-/// A new registration is not readable in its first poll, so a connection that is free to leave
-/// never stays.
+/// A newly registered connection is not readable in its first poll, so without this rule it would
+/// move on every time.
 #[test]
 fn a_connection_that_need_not_serve_moves_for_ever() {
     let _alone = alone();

@@ -20,12 +20,12 @@ use corelane::Chaos;
 use run::{Counts, Course, MANY, alone, descriptors, eventually, resident, timed};
 use script::Habit;
 
-/// Courses with parking and moving. Without the plain path, connections stay with hyper.
+/// Runs with parking and moving. Without the plain path, connections stay with hyper.
 fn moving(enough: Counts) -> impl Iterator<Item = Course> {
     courses(enough).filter(|course| course.plain)
 }
 
-/// Allowed memory growth in the second half of a course, in MiB.
+/// Allowed memory growth in the second half of a run, in MiB.
 const GROWTH: u64 = 32;
 
 fn events() -> u64 {
@@ -58,7 +58,7 @@ fn nothing_is_lost_or_done_twice_while_connections_rest_and_move() {
     let _alone = alone();
     let events = events().div_ceil(2);
     let mut all = Counts::default();
-    // Starts with a dry run, because the process opens some files only once.
+    // The test starts with a dry run, because the process opens some files only once.
     let nothing = moving(Counts::default());
     nothing.for_each(|course| course.start().finish().assert_clean("a first server"));
     for course in moving(Counts { moves: events, parkings: events, ..Counts::default() }) {

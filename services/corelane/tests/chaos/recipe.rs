@@ -242,8 +242,8 @@ impl Recipe {
     }
 }
 
-/// If any part of this body is misread as a request, the service receives a request that no client
-/// sent.
+/// If a server misreads any part of this body as a request, the service receives a request that no
+/// client sent.
 pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|line| {
         format!("GET /smuggled/{number}/{line} HTTP/1.1\r\nHost: chaos\r\n\r\n").into_bytes()
@@ -251,7 +251,7 @@ pub(crate) fn request_body(number: u64, length: usize) -> Vec<u8> {
     lines.take(length).collect()
 }
 
-/// At every position, the bytes differ between requests.
+/// Different requests have different bytes at every position.
 pub(crate) fn reply_body(number: u64, length: usize) -> Bytes {
     static NOISE: OnceLock<Bytes> = OnceLock::new();
     const PLACES: usize = 65_521;

@@ -65,7 +65,7 @@ async fn check(ledger: &Ledger, number: u64, mut body: Incoming) {
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => all.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            // The client reports the error if it is a fault.
+            // If this error is a fault, the client reports it.
             Err(_) => return,
         }
     }

@@ -1,4 +1,4 @@
-//! Connections survive lanes that start, fail to start, drain or run out of file descriptors.
+//! No connection is lost when lanes start, fail to start, drain or run out of file descriptors.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -154,7 +154,7 @@ fn drains_under_load_lose_nothing() {
                         loop {
                             match ask(address) {
                                 true => drop(answered.fetch_add(1, Ordering::Relaxed)),
-                                // The server is merely slow, unless it is draining.
+                                // Unless the server is draining, it is merely slow.
                                 false if handle.phase() == Phase::Serving => {}
                                 false => break,
                             }

@@ -25,10 +25,10 @@ use tower::util::BoxCloneSyncService;
 
 pub(crate) type Service = BoxCloneSyncService<Request<Incoming>, Response<Full<Bytes>>, Infallible>;
 
-/// Returns the facts about its connection and client, one per line.
+/// Returns what is known about the request's connection and client, one fact per line.
 pub(crate) fn describe(_lane: &Lane) -> Service {
     BoxCloneSyncService::new(tower::service_fn(|request: Request<Incoming>| async move {
-        // Facts stay available across an await.
+        // This information stays available across an await.
         let before = corelane::connection().expect("a connection");
         tokio::task::yield_now().await;
         let connection = corelane::connection().expect("a connection");

@@ -14,10 +14,10 @@ use crate::support::{Client, PATIENCE, Running, TestService, builder};
 /// Body size of `/long`, just small enough for batching.
 const LONG: usize = 3500;
 
-/// Exceeds the time for which responses may wait.
+/// Longer than responses may wait.
 const EXPENSIVE: Duration = Duration::from_millis(5);
 
-/// A server whose `/block` holds the lane, and whose other responses echo the query.
+/// A server whose `/block` route holds the lane and whose other routes echo the query.
 struct Held {
     server: Running,
     blocker: Client,

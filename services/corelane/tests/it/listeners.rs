@@ -75,7 +75,7 @@ fn every_placement_serves_every_listener(
         }
         let mut client = unix(&path);
         assert_eq!(client.get("/").text(), "false false None");
-        // Bodies, pipelining and hyper work the same on every transport.
+        // Bodies, pipelining and hyper work in the same way on every transport.
         client.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc");
         client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
         client.send("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");

@@ -115,8 +115,8 @@ impl Running {
 /// connections to other lanes.
 const ROUNDS: usize = 20;
 
-/// Lane 0 is busier than lane 1: two parked connections, one request in its only slot and one long
-/// request queued.
+/// Makes lane 0 busier than lane 1: it has two parked connections, one request in its only slot,
+/// and one long request in its queue.
 struct Uneven {
     server: Running,
     handlers: Handlers,

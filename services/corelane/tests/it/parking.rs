@@ -50,7 +50,7 @@ fn post(body: &str) -> String {
 fn the_first_byte_wakes_a_parked_connection() {
     let server = start(builder());
     let mut client = server.connect();
-    // Served by hyper, by hyper after parking, and without hyper.
+    // Requests are served by hyper, by hyper after parking, and without hyper.
     for request in [post("a body"), post("another"), post("")] {
         client.send(request);
         assert_eq!(client.read_answer().status, 200);
@@ -163,7 +163,7 @@ fn a_connection_that_is_parked_grows_old() {
     let begun = Instant::now();
     assert!(!client.get("/hello").closes());
     server.wait_for_parked(1);
-    // Age counts from accept, not from parking.
+    // The age of a connection is measured from the accept, not from parking.
     server.wait_until("old", || server.refused("age") == 1.0);
     assert!(client.get("/hello").closes());
     assert!(client.read_to_close().is_empty());

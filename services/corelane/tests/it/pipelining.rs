@@ -37,7 +37,7 @@ fn a_client_that_reads_late_gets_every_reply(#[values(Plain, Hyper)] way: Way) {
     client.send(post);
     assert_eq!(client.read_answer().status, 200);
     client.send(post.repeat(REPLIES));
-    // Repeats until the count is stable, i.e. the socket is full.
+    // Repeats until the count is stable, which means that the socket is full.
     let (mut last, mut same) = (0.0, 0);
     server.wait_until("full", || {
         let now = answered();

@@ -31,7 +31,7 @@ impl Cpuset {
         let (own, base) = own_cgroup("cpuset")?;
         let directory = base.join(format!("corelane-repin-{}", std::process::id()));
         fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        // From here, dropping this value cleans up.
+        // From here on, dropping this value cleans up.
         let cpuset = Cpuset { directory, own, cpus: [first, second] };
         cpuset.fill(&base).map_err(|error| format!("{}: {error}", cpuset.directory.display()))?;
         Ok(cpuset)

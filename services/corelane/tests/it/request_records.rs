@@ -235,7 +235,7 @@ fn a_client_that_left_is_told_as_such(#[values(Plain, Hyper)] way: Way) {
     assert_eq!((cut.status, cut.complete, cut.times.write), (Some(200), false, None));
 }
 
-/// A body that fails after this many pieces and then reports its end.
+/// A body that fails after this many pieces and then ends.
 struct Broken(Option<usize>);
 
 impl Body for Broken {

@@ -314,7 +314,7 @@ fn what_could_not_start_in_time_is_turned_away_before_it_costs_anything() {
     clients.iter_mut().for_each(|client| client.send_get("/long"));
     control.release.send(()).expect("the handler waits");
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.read_answer().status).collect();
-    // 60 requests of 50 ms exceed 2 s.
+    // 60 requests that take 50 ms each exceed 2 s.
     assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
     assert!(control.refused("queue_full") >= 1.0);
     let begun = control.begun().iter().filter(|target| *target == "/long").count();

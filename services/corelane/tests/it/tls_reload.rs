@@ -51,8 +51,8 @@ fn a_kubernetes_volume_is_followed() {
     let authority = Authority::new();
     let (old, new) = (authority.issue(), authority.issue());
     let folder = authority.folder();
-    // Publishes like the kubelet, with a directory per version and an atomic swap of the `..data`
-    // symlink.
+    // Publishes files as the kubelet does, with a directory per version and an atomic swap of the
+    // `..data` symlink.
     let publish = |version: &str, pair: &Pair| {
         let made = folder.join(version);
         fs::create_dir(&made).expect("a folder");

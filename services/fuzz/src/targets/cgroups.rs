@@ -63,7 +63,8 @@ fn quota(text: &str) {
     assert!(shares.len() <= 1, "{shares:?}");
     // Only adjacent CPU counts map to the same weight.
     assert!(weight.len() <= 4, "{weight:?}");
-    // Any time that fits the kernel's file survives: v1 uses nanoseconds, and v2 uses microseconds.
+    // Any time that fits into the kernel's file is preserved: v1 uses nanoseconds, and v2 uses
+    // microseconds.
     if let Some((periods, throttled, nanos)) = throttling(text) {
         let time = |name, value: u128| text.contains(name) && text.contains(&value.to_string());
         assert!(text.contains(&periods.to_string()) && text.contains(&throttled.to_string()));
@@ -74,8 +75,8 @@ fn quota(text: &str) {
 
 /// The directories of a controller's files, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
 ///
-/// Each directory is the parent of the one before, up to the mount point. A mount point with any
-/// character round-trips through the kernel's escapes.
+/// Each directory is the parent of the one before, up to the mount point. A mount point survives
+/// the kernel's escapes unchanged, whatever characters it contains.
 ///
 /// The input is one file, a `---` line and the other file.
 pub(super) const CGROUP_PLACE: Target = Target {

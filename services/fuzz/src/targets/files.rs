@@ -25,7 +25,7 @@ fn file_path(raw: &str) {
         assert!(!name.is_empty());
         assert!(!name.starts_with('.') || (index == 0 && name == ".well-known"), "{path}");
     }
-    // Encoding a character again results in the same path, except for a slash.
+    // If a character other than a slash is encoded again, the path stays the same.
     let encode = |byte: u8| match byte {
         b'/' => "/".to_owned(),
         byte => format!("%{byte:02x}"),
@@ -35,7 +35,8 @@ fn file_path(raw: &str) {
     assert_eq!(normal(&encoded.replace('/', "%2f")).is_some(), !path.contains('/'));
 }
 
-/// The Range field. The selected parts are few, are within the file, and do not overlap.
+/// The Range field. The selected parts are limited in number, lie within the file, and do not
+/// overlap.
 ///
 /// The first 8 bytes of the input are the file's length.
 pub(super) const FILE_RANGE: Target = Target {

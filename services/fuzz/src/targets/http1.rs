@@ -15,7 +15,7 @@ mod pair;
 /// The guard against request smuggling. The result does not depend on how a connection's bytes are
 /// split.
 ///
-/// The first 8 bytes of the input choose where it is cut.
+/// The first 8 bytes of the input determine where it is cut.
 pub(super) const FRAMING: Target = Target {
     name: "framing",
     run: framing,
@@ -61,7 +61,7 @@ fn framing(input: &[u8]) {
 /// The plain path. For any bytes in any pieces, a server with the plain path and a server without
 /// it send the same responses, except for named differences ([`pair::Known`]).
 ///
-/// The first 8 bytes of the input choose where the rest is cut. Each server reads every piece
+/// The first 8 bytes of the input determine where the rest is cut. Each server reads every piece
 /// separately, so an input has only one result.
 pub(super) const PLAIN_REQUESTS: Target = Target {
     name: "plain_requests",

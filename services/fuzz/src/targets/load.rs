@@ -9,7 +9,7 @@ use super::{Target, text};
 /// Load reports computed from arbitrary counters. Both forms contain the same values, within the
 /// bounds that Envoy needs.
 ///
-/// The input is a sequence of samples of 7 numbers of 8 bytes each, little-endian.
+/// The input is a sequence of samples. Each sample consists of seven little-endian 8-byte numbers.
 pub(super) const LOAD_REPORT: Target = Target {
     name: "load_report",
     run: load_report,

@@ -45,7 +45,7 @@ fn header(input: &[u8]) {
             }
             length
         }
-        // The header was partial and then never complete.
+        // The header was partial and never became complete.
         ProxyHeader::Invalid => {
             let from = (0..=input.len()).find(|&end| proxy_header(&input[..end]) == whole);
             let from = from.unwrap_or(input.len());

@@ -112,7 +112,7 @@ fn normal_of(n: &str) -> (String, String, String) {
     normal(sign, (whole.to_owned(), fraction.to_owned()))
 }
 
-/// The query of `/work?ops=N`: a number within its bound, whatever surrounds it.
+/// The query of `/work?ops=N`: the number is within its bound, no matter what surrounds it.
 ///
 /// The first line of the input is the bound.
 pub(super) const WORK: Target = Target {
@@ -159,7 +159,7 @@ fn document(text: &[u8]) {
     assert_eq!(fuzzing::document(&stored).as_deref(), Some(stored.as_slice()));
 }
 
-/// If-Match and If-None-Match: a tag that one accepts is rejected by the other.
+/// If-Match and If-None-Match: each of them rejects a tag that the other accepts.
 ///
 /// The first 2 bytes of the input are the version of the resource, minus 1.
 pub(super) const CONDITIONS: Target = Target {

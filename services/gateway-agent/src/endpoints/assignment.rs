@@ -35,8 +35,8 @@ pub(crate) fn assignment<'a>(
     left_out += keep_one_family(&mut known);
     let before = known.len();
     if cluster == GATEWAYS {
-        // Envoy divides a rate limit by the number of hosts. Clients have left a draining gateway,
-        // so it needs no share.
+        // Envoy divides a rate limit by the number of hosts. A draining gateway has no clients any
+        // more, so it needs no share.
         known.retain(|_, it| it.state != State::Draining);
     }
     left_out += before - known.len();
@@ -52,8 +52,8 @@ pub(crate) fn assignment<'a>(
     (text(cluster, &chosen), counts)
 }
 
-/// Merges the states of one endpoint in two slices, one of which may be stale because slices are
-/// written one at a time. Termination is final, so the greatest state, `Draining`, wins.
+/// Merges the two states of an endpoint that is in two slices. One of them may be stale, because
+/// slices are written one at a time. Termination is final, so the greatest state, `Draining`, wins.
 fn merge(known: &mut Endpoint, other: &Endpoint) {
     known.state = known.state.max(other.state);
     known.health_port = known.health_port.min(other.health_port);

@@ -19,7 +19,7 @@ use crate::settings::Service;
 /// Label that names the slice's Service (Kubernetes API, EndpointSlice v1).
 pub(crate) const SERVICE: &str = "kubernetes.io/service-name";
 
-/// Delay to collect further changes, because a rollout step often makes several changes.
+/// Time to wait for further changes, because a rollout step often makes several changes.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Minimum time between file writes, because Envoy's main thread reads each file.

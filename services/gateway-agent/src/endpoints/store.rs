@@ -113,7 +113,7 @@ mod tests {
         assert!(!store.put("a".to_owned(), slice(3)));
         assert!(store.overflowed());
         assert_eq!(sizes(&store), [2, 2]);
-        // A shrinking slice makes room.
+        // A slice that shrinks makes room for others.
         assert!(store.put("b".to_owned(), slice(1)));
         assert!(store.put("a".to_owned(), slice(3)));
         assert_eq!(sizes(&store), [3, 1]);
@@ -132,7 +132,7 @@ mod tests {
         }
         assert!(store.finish_list(), "d is gone");
         assert_eq!((sizes(&store), store.overflowed()), (vec![1, 1], true));
-        // Now there is room.
+        // Now there is room for the slice.
         let mut store = store.relist();
         for (name, endpoints) in [("a", 2), ("b", 1), ("c", 1)] {
             assert!(store.put(name.to_owned(), slice(endpoints)), "{name}");

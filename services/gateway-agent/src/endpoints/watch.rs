@@ -27,7 +27,7 @@ const WATCH_SECONDS: u32 = 60;
 pub(crate) const SILENCE: Duration = Duration::from_secs(75);
 
 /// Shortest and longest pause after failures. Even the longest pause is short, because an agent
-/// sends few requests and stale endpoints make gateways fail requests.
+/// sends few requests, and because stale endpoints cause failed requests at the gateway.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 #[derive(Debug)]
@@ -155,8 +155,8 @@ impl Watch {
     }
 }
 
-/// Exponential backoff. Each pause is randomly cut by up to half, so that gateways do not retry in
-/// step.
+/// Exponential backoff. Each pause is shortened by a random part of up to half, so that gateways do
+/// not retry at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 

@@ -172,7 +172,7 @@ pub(crate) fn cors(of: &Cors) -> Result<Value, Unsupported> {
         "allow_credentials": of.allow_credentials,
         "max_age": of.max_age.unwrap_or(5).to_string(),
     });
-    // With credentials, a browser would take `*` for a name.
+    // With credentials, a browser would treat `*` as a name.
     let exposed = of.expose_headers.iter().filter(|it| *it != "*" || !of.allow_credentials);
     let exposed: Vec<_> = exposed.cloned().collect();
     let lists = [

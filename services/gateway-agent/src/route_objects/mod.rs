@@ -43,7 +43,7 @@ use self::translate::World;
 use crate::routes::{Desired, Status};
 use crate::settings::Endpoints;
 
-/// Delay to collect further changes: a release often changes several objects.
+/// Time to wait for further changes, because a release often changes several objects.
 const GATHER: Duration = Duration::from_millis(20);
 
 pub(crate) struct RouteObjects {

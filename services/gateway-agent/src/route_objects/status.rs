@@ -33,8 +33,9 @@ impl Verdict {
 /// Adds times to all conditions. Unchanged conditions keep their times.
 ///
 /// All pods of a gateway compute the same status, because it depends only on the objects. A pod
-/// writes only differences, and only if the object has not changed since it was read: the first pod
-/// succeeds, and the other pods find nothing to write. The pods therefore need no leader.
+/// writes only differences, and only if the object has not changed since the pod read it. The first
+/// pod therefore succeeds, the other pods find nothing left to write, and the pods do not need a
+/// leader.
 pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     match wanted {
         Value::Object(fields) if fields.contains_key("observedGeneration") => {

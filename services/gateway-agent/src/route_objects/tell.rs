@@ -19,7 +19,7 @@ use super::translate::{Of, Status};
 /// Delay before retrying a failure if nothing else changes.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Another pod was faster, or the object is gone. The watch delivers the new state.
+/// Another pod was faster, or the object is gone. The watch will deliver the new state.
 const OUTDATED: [u16; 2] = [404, 409];
 
 /// Writes each status that differs from the object's current status. Never returns.

@@ -17,7 +17,8 @@ use serde_json::json;
 
 const FOLDER: &str = "certificates";
 
-/// Reason why Envoy could not use a certificate. Envoy would then hold back all other listeners.
+/// Reason why Envoy could not use a certificate. Envoy would otherwise hold back all other
+/// listeners.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("tls.crt has no certificate in PEM")]
@@ -191,7 +192,7 @@ pub(crate) mod tests {
         assert_eq!(text, both["shop/a"].resource("shop/a"));
         let mode = fs::metadata(at("b/a")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // A later agent, which has not written any files itself.
+        // An agent that starts later and has not written any files itself.
         Files::new(folder.path()).retain(&first);
         assert!(at("shop/a").exists() && !at("b/a").exists());
     }

@@ -38,7 +38,7 @@ impl Memory {
         Memory { desired, ..Memory::default() }
     }
 
-    /// Settings that matched the profile. A setting that differs later has drifted.
+    /// Settings that matched the profile. If one of them differs later, it has drifted.
     ///
     /// Excludes settings that last only while a file is open, because a new agent must open the
     /// file again.

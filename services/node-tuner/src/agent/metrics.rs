@@ -190,7 +190,7 @@ impl Family<'_, '_> {
 /// Settings with one numeric file, with the profile's value and the current value.
 fn numbers(report: &Report) -> Vec<(&'static str, f64, Option<f64>)> {
     let single = |name| report.knobs.iter().filter(|row| row.name == name).count() == 1;
-    // A list with a single CPU only looks like a number.
+    // A list with a single CPU looks like a number but is none.
     let numeric = |name| {
         let kind = catalogue::find(name).map(|knob| knob.kind);
         matches!(kind, Some(Kind::Number { .. } | Kind::NumberOrAuto { .. }))

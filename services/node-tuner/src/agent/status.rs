@@ -76,7 +76,7 @@ pub(crate) struct Facts {
     pub(crate) messages: Vec<Message>,
 }
 
-/// Facts protected by one lock, which is held only briefly.
+/// The part of the state that one lock protects. The lock is held only briefly.
 #[derive(Debug)]
 pub(crate) struct Status(Mutex<Facts>);
 

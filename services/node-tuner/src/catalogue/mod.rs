@@ -1,5 +1,5 @@
 //! The catalogue of all settings: where each setting belongs, its values in the profiles, and the
-//! reasons for them.
+//! reasons for these values.
 
 mod elsewhere;
 mod host;

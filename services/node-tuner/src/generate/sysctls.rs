@@ -36,8 +36,8 @@ pub(super) fn values(profile: &Profile, role: Role, with_unsafe: bool) -> String
     text
 }
 
-/// Values that use the longer queue: each listener requests its own queue length. Accepted
-/// connections wait for a slot or are rejected with 503.
+/// Values that make use of the longer queue, because each listener requests its own queue length.
+/// Accepted connections wait for a slot or are rejected with 503.
 fn accepting(role: Role, sysctls: &[(&'static Knob, &'static str)]) -> String {
     let longest = sysctls.iter().find(|(knob, _)| knob.name == "net.core.somaxconn");
     match (role, longest) {

@@ -2,8 +2,8 @@
 //!
 //! Node agents write the costs, not gateway agents. Each pod has exactly one node agent, and an
 //! admission policy can restrict that agent's token to the pods of its node. Costs are coarse,
-//! because each change is a request. Equal costs leave the choice to Kubernetes, which spares other
-//! nodes and older pods.
+//! because each change needs a request. If costs are equal, Kubernetes chooses, and it prefers
+//! nodes with several replicas and newer pods.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -172,7 +172,7 @@ fn wanted(current: i32, reply: Reply, was_silent: bool) -> i32 {
 }
 
 /// The number of the load's binary digits, which changes when the load doubles. The cost never
-/// falls by only one, so that a load near a bound does not cause a series of writes.
+/// falls by just one, so that a load near a bound does not cause a series of writes.
 fn step(load: u64, before: i32) -> i32 {
     let digits = (u64::BITS - load.leading_zeros()).cast_signed();
     if load > 0 && digits + 1 == before { before } else { digits }

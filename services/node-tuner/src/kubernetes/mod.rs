@@ -132,7 +132,8 @@ fn refused_for_good(error: &kube::Error) -> bool {
 const VALUE: &str = "unprepared";
 const EFFECT: &str = "NoSchedule";
 
-/// Maximum number of conflicts: the kubelet and controllers also write to the node.
+/// Maximum number of conflicts. They occur because the kubelet and controllers also write to the
+/// node.
 const TRIES: usize = 5;
 
 /// Returns whether the taints changed.

@@ -35,7 +35,7 @@ fn of(pod: &core::Pod, selected: &BTreeSet<String>) -> Pod {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         cgroup: pod.annotations().get(OF_A_FILE).unwrap_or(&uid).clone(),
-        // A pod needs no proof before it starts.
+        // A pod does not need a proof before it starts.
         selected: selected.contains(&uid)
             && status.and_then(|it| it.phase.as_deref()) == Some("Running"),
         uid,

@@ -71,7 +71,7 @@ pub(crate) fn with_banned(text: &str, cpus: &Cpus) -> String {
     }
 }
 
-/// Returns the original file with later changes to other lines.
+/// Returns the original file, but keeps later changes to other lines.
 pub(crate) fn undone(original: &str, written: &str, now: &str) -> String {
     if now == written {
         return original.to_owned();

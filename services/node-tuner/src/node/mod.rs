@@ -73,8 +73,8 @@ fn housekeeping(said: &str, online: &Cpus) -> Result<Cpus, String> {
     Ok(cpus)
 }
 
-/// Returns a message with the CPUs to set instead if the configured interrupt CPUs are on this
-/// machine but split a core.
+/// If the configured interrupt CPUs are on this machine but split a core, returns a message with
+/// the CPUs to set instead.
 pub(crate) fn split_of(tree: &Tree, settings: &Settings) -> Option<String> {
     let online = list(tree, "/sys/devices/system/cpu/online")?;
     split_cores(tree, &housekeeping(&settings.housekeeping, &online).ok()?, &online)

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{Check, ContainerProof, NodeProof, PodProof};
 use crate::settings::{NAME, Output, Proof, Settings};
 
-/// Time limit per agent. An agent only sends earlier results.
+/// Time limit per agent, which only has to send results that it already has.
 const ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]

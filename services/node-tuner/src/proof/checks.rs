@@ -1,4 +1,4 @@
-//! The checks as pure functions.
+//! The checks, written as pure functions.
 
 use std::collections::BTreeMap;
 

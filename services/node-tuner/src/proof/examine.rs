@@ -51,9 +51,10 @@ impl Examiner {
 
     /// Examines the selected pods of the node.
     ///
-    /// A stranger that is not in `before` is ignored, because a container that is being created may
-    /// briefly run on every CPU. If the stranger stays, it counts in the next pass. In the first
-    /// pass (`None`), all strangers count. Also returns this pass's strangers.
+    /// A *stranger* is a container that the API server does not list. A stranger that is not in
+    /// `before` is ignored, because a container that is being created may briefly run on every CPU.
+    /// If it is still there in the next pass, it counts. In the first pass (`None`), all strangers
+    /// count. Also returns the strangers of this pass.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],

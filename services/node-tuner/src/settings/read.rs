@@ -40,7 +40,7 @@ impl Settings {
         let mut errors = Vec::new();
         self.interfaces.retain(|name| !name.is_empty());
         if self.restores() {
-            // A restore does not need the wanted values, so invalid values must not prevent it.
+            // A restore does not use the wanted values, so invalid values must not prevent it.
             self.housekeeping.clear();
         } else {
             self.knobs = self.overrides.iter().flat_map(|pairs| pairs.0.clone()).collect();

@@ -25,8 +25,8 @@ pub(super) struct Entry {
     pub(super) path: String,
     pub(super) original: Content,
     pub(super) written: Content,
-    /// Content being written. Recorded before the write, so that the change can be attributed to
-    /// this program even if the program is killed.
+    /// Content that is being written. It is recorded before the write, so that the change can be
+    /// attributed to this program even if the program is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pending: Option<Content>,
     pub(super) lasting: bool,

@@ -32,7 +32,8 @@ pub(super) fn desired(rule: Rule, wanted: &Value, original: &[u8]) -> Vec<u8> {
 pub(super) fn satisfied(rule: Rule, desired: &[u8], now: &[u8], written: Option<&[u8]>) -> bool {
     match rule {
         Rule::AtLeast => {
-            // A higher value is acceptable from another program, but not from an earlier profile.
+            // A higher value is acceptable if another program has set it, but not if it comes from
+            // an earlier profile.
             let ours = written.is_some_and(|it| numbers(it) == numbers(now));
             if ours { numbers(now) == numbers(desired) } else { reaches(now, desired) }
         }

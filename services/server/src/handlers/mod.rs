@@ -24,13 +24,13 @@ fn ok(mut map: HeaderMap, media_type: HeaderValue, body: Bytes) -> Response<Full
     map.reserve(HEADERS);
     map.insert(CONTENT_TYPE, media_type);
     let mut reply = Response::new(Full::new(body));
-    // The replaced map is empty, so its destructor would be wasted work.
+    // The replaced map is empty, so running its destructor would be a waste of time.
     mem::forget(mem::replace(reply.headers_mut(), map));
     reply
 }
 
 /// Headers of an ordinary response: type, replica, lane and request ID. hyper keeps the map for the
-/// connection's next request, and the next power of two takes twice the memory.
+/// connection's next request, and the next power of two would take twice as much memory.
 const HEADERS: usize = 4;
 
 fn text(map: HeaderMap, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -47,7 +47,7 @@ impl Conditions {
     ///
     /// # Errors
     ///
-    /// A field is malformed. Ignoring it could overwrite the version that it protects.
+    /// A field is malformed. If it were ignored, the version that it protects could be overwritten.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         Ok(Conditions {
             if_match: tags(headers, &IF_MATCH)?,

@@ -41,8 +41,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// The database must not be used. The message is for the operator. A temporarily unavailable
-    /// database is not an error.
+    /// The database must not be used. The message is for the operator. It is not an error if the
+    /// database is temporarily unavailable.
     pub(crate) fn open(
         config: &Config,
         metrics: &Arc<Metrics>,
@@ -87,7 +87,7 @@ impl Database {
     pub(crate) fn close(self) {
         match self.kind {
             Kind::Sqlite(sqlite) => sqlite.close(),
-            // An operation that has no response by then did not report success.
+            // An operation that has not responded by then has not reported success.
             Kind::Postgres(..) => {}
         }
     }

@@ -20,7 +20,7 @@ const MOST_FAULTS: usize = 20;
 ///
 /// # Errors
 ///
-/// The response lists the faults.
+/// The response then lists the faults.
 pub(crate) fn validate(text: Bytes) -> Result<Bytes, Problem> {
     match PROJECT.measure(&text) {
         // Most clients send this form.

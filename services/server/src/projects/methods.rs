@@ -63,7 +63,8 @@ impl Projects {
     }
 }
 
-/// A missing project fails no condition, because its 404 comes first (RFC 9110 section 13.2.1).
+/// If the project does not exist, no condition fails, because the 404 takes precedence (RFC 9110
+/// section 13.2.1).
 fn done<T>(changed: Changed<T>) -> Result<T, Refusal> {
     match changed {
         Changed::Done(done) => Ok(done),

@@ -13,8 +13,8 @@ use super::Caller;
 /// in base64url without padding. The gateway removes a client's field of this name.
 pub const CLAIMS: HeaderName = HeaderName::from_static("corelane-claims");
 
-/// The names of the gateway's tokens begin with this word. Other holders of a token could invent
-/// claims.
+/// The names of the gateway's tokens begin with this word. Any other holder of a token could make
+/// up claims.
 const GATEWAY: &str = "gateway";
 
 impl Caller {

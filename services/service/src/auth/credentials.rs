@@ -16,7 +16,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The response. Section 3.1: without a token there is no error code.
+    /// The response. If there is no token, it has no error code (section 3.1).
     pub(crate) fn problem(self) -> Problem {
         let status = match self {
             Refusal::Missing | Refusal::Invalid => StatusCode::UNAUTHORIZED,

@@ -58,7 +58,7 @@ impl Jwt {
                 return Err(ConfigErrors(vec![error]));
             }
         }
-        // Only the first call in a process succeeds, and all callers install the same provider.
+        // Only the first call in a process succeeds, but all callers install the same provider.
         let _ = RING.install_default();
         let read = read(&file).and_then(|text| Ok((parse(&text)?, text)));
         let (keys, text) = read.map_err(|error| {
@@ -174,7 +174,7 @@ const RSA: [Algorithm; 6] = [
     Algorithm::PS512,
 ];
 
-/// Checks signatures with ring. The service signs nothing.
+/// Checks signatures with ring. The service never signs anything.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
     verifier_factory: verifier,

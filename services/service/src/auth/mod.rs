@@ -3,7 +3,7 @@
 //! The `auth.tokens` and `auth.reload` keys configure the file, which may change while the service
 //! is running. [`Start::auth`](crate::Start::auth) returns the tokens, and [`Auth::lane`] returns
 //! the [`Guard`] of a lane. The guard is a `tower::Layer` for the routes that need a token. Routes
-//! that decide themselves call [`Guard::check`].
+//! that decide for themselves call [`Guard::check`].
 //!
 //! With the `jwt` Cargo feature, a JSON Web Token (RFC 7519) is also valid if a key of
 //! `auth.jwt.keys` signed it. That file is a JWK set with RSA, P-256, P-384 and Ed25519 public
@@ -174,7 +174,7 @@ struct Inner {
 }
 
 impl Guard {
-    /// Identifies the sender of a request by its token.
+    /// Identifies the sender of a request by the request's token.
     ///
     /// # Errors
     ///
@@ -279,8 +279,8 @@ struct Seen {
 
 impl Auth {
     /// Watches the file on a separate thread, so that a volume that hangs blocks nothing else. The
-    /// whole content is compared, so that a swapped symlink of a Kubernetes volume is noticed as
-    /// well as an in-place write.
+    /// whole content is compared, so that both a swapped symlink of a Kubernetes volume and an
+    /// in-place write are noticed.
     pub(crate) fn watch(self: &Arc<Self>) -> std::io::Result<()> {
         #[cfg(feature = "jwt")]
         self.jwt.iter().try_for_each(|(jwt, every)| jwt.watch(*every))?;

@@ -20,8 +20,8 @@ const MAX_NAME: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tokens(Vec<Token>);
 
-/// A token's name and hash. A fast hash without salt is sufficient for long random tokens: NIST SP
-/// 800-63B section 5.1.2.2 requires nothing else for at least 112 bits of entropy.
+/// A token's name and hash. A fast hash without a salt is sufficient for long random tokens. NIST
+/// SP 800-63B section 5.1.2.2 allows it for at least 112 bits of entropy.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
     name: Arc<str>,

@@ -30,7 +30,8 @@ impl Program {
                 continue;
             }
             match value.into_string() {
-                // Service names cannot affect settings, because no setting takes such a URL.
+                // The name of a Service cannot affect a setting, because no setting accepts such a
+                // URL.
                 Ok(value) if is_link_url(&name, &value) => found.links.push(name),
                 Ok(value) if self.is_known(&name) => drop(found.values.insert(name, value)),
                 Ok(value) if is_service_link(&name, &value) => found.links.push(name),

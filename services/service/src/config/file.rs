@@ -27,7 +27,7 @@ impl Reader<'_> {
         }
         for error in errors {
             let origin = file.line(error.span().map_or(0, |span| span.start));
-            // The first error in a line causes the other errors.
+            // Only the first error in a line counts, because it causes the others.
             if self.errors.last().is_some_and(|last| last.origin == origin) {
                 continue;
             }

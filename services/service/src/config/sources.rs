@@ -94,7 +94,7 @@ impl Program {
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
                 return Ok(Invocation::Print(text));
             }
-            // Parsing again without the unknown flag and its value also finds other errors.
+            // Parsing again without the unknown flag and its value reveals any other errors.
             let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             if wrong.is_empty() || flag.as_ref().is_none_or(|flag| flag.starts_with('-')) {
                 wrong.push(of_flags(&text));
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn the_description_is_a_file_that_sets_the_same() {
-        // Durations may have a wide space before the unit.
+        // Durations may have several spaces before the unit.
         let flags = ["--check", "--drain.settle", "75\u{2003}s"];
         let Ok(Invocation::Check(settings)) = read(&flags, &[], "") else {
             panic!("the flags are valid")

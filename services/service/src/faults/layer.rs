@@ -46,7 +46,7 @@ where
         };
         let chosen = Arc::new(chosen);
         let faults = Arc::clone(&chosen);
-        // The ready service handles the request, and its clone takes its place.
+        // The service that is ready handles this request, and its clone takes its place.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         FaultyReply {

@@ -178,8 +178,8 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Faults add up to at most the limit of a single fault. The first of several errors becomes
-    /// the response.
+    /// Together, faults stay within the limit of a single fault. The first of several errors
+    /// becomes the response.
     fn add(&mut self, effect: Effect, chance: &mut Rng) {
         self.effects[effect.index()] = true;
         match effect {

@@ -60,7 +60,7 @@ where
         let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // The connection is closed at once if the address has too many connections.
+                // If the address has too many connections, this connection is closed at once.
                 let Some(of_peer) = peers.enter(peer.ip()) else { continue };
                 let answer = Arc::clone(&answer);
                 tokio::spawn(async move {

@@ -75,8 +75,8 @@ impl Lines {
         let mut timestamp = String::new();
         // Writing to a string cannot fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-        // For a record of the `log` crate, this is the record's metadata; the event itself has the
-        // target and fields of the bridge.
+        // For a record of the `log` crate, this is the record's metadata, because the event itself
+        // has the target and fields of the bridge.
         let record = event.normalized_metadata();
         let metadata = record.as_ref().unwrap_or_else(|| event.metadata());
         let mut line = Vec::with_capacity(256);

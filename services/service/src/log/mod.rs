@@ -94,7 +94,7 @@ impl Log {
             .with_writer(writer)
             // This setting also applies to the fields of spans.
             .with_ansi(ansi)
-            // By default, a failed write is reported through `eprintln!`, which panics.
+            // By default, a failed write is reported through `eprintln!`, which could itself panic.
             .log_internal_errors(false)
             .event_format(Lines::new(self.format, self.targets, ansi, self.context));
         let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));

@@ -13,7 +13,7 @@ pub type Route = fn() -> Option<String>;
 pub(super) fn log(lines: Written, route: Option<Route>) {
     std::panic::set_hook(Box::new(move |panic| {
         line(panic, route.and_then(|route| route()));
-        // The process may end next, for example by a second panic.
+        // The process may end right after this, for example because of a second panic.
         lines.wait();
     }));
 }

@@ -130,8 +130,8 @@ impl Document {
             }
         }
         reply.headers_mut().insert(ETAG, self.tag.clone());
-        // Another replica may have a different configuration, and the next version may have a
-        // different document.
+        // The document may differ on another replica with a different configuration, and in the
+        // next version.
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         reply
     }

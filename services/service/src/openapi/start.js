@@ -13,6 +13,6 @@ SwaggerUIBundle({
   deepLinking: true,
   displayRequestDuration: true,
   defaultModelsExpandDepth: 0,
-  // Nothing is sent elsewhere.
+  // Nothing is sent to other servers.
   validatorUrl: null,
 });

@@ -69,7 +69,7 @@ impl Exporter {
         let second = second.map(|(target, signal)| Sending::new(target, signal, &stopped));
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             runtime.block_on(async { tokio::join!(run(first), run(second)) });
-            // Looking up a collector's name may hang in its thread.
+            // The lookup of a collector's name may hang in its own thread.
             runtime.shutdown_background();
         })?;
         Ok(Exporter { stop: Some(stop), thread: Some(thread) })
@@ -203,7 +203,8 @@ impl<S: Signal> Sending<S> {
         };
         match reply.status() {
             status if status.is_success() => {
-                // An invalid response does not mean that the collector rejected anything.
+                // If the response is invalid, this does not mean that the collector rejected
+                // anything.
                 let reply = ExportResponse::decode(reply.into_body()).unwrap_or_default();
                 let rejected = reply.partial_success.map_or(0, |partial| partial.rejected);
                 Ok(u64::try_from(rejected).unwrap_or(0).min(batch.items))
@@ -231,7 +232,8 @@ impl<S: Signal> Sending<S> {
         let found = endpoint.url.addresses().await.map_err(|error| error.to_string())?;
         let mut failed = "its name has no address".to_owned();
         for (address, left) in found.iter().zip((1..=found.len() as u32).rev()) {
-            // An address that does not respond leaves the other addresses their share of the time.
+            // If an address does not respond, the other addresses still get their share of the
+            // time.
             let share = until.saturating_duration_since(Instant::now()) / left;
             match timeout(share, exchange(*address, request()?)).await {
                 Ok(Ok(reply)) => return Ok(reply),

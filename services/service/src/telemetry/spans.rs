@@ -1,7 +1,7 @@
 //! Passes spans from lanes to the sending thread.
 //!
-//! Each lane has its own queue and never wakes the thread, which polls. Lanes therefore share no
-//! state. If the thread is too slow, spans are dropped and counted.
+//! Each lane has its own queue and never has to wake the thread, because the thread polls. Lanes
+//! therefore share no state. If the thread is too slow, spans are dropped and counted.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -81,8 +81,8 @@ impl Spans {
         self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `most` spans. Each call starts with a different lane, so that a slow collector
-    /// starves no lane.
+    /// Takes up to `most` spans. Each call starts with a different lane, so that no lane starves if
+    /// the collector is slow.
     pub(super) fn take(&self, most: usize) -> Vec<Record> {
         let mut lanes = self.lanes();
         let next = lanes.len().min(1);

@@ -27,7 +27,7 @@ const CALLER: u64 = u64::MAX;
 
 const ENDED: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
-/// Reports a single event, so that an early line does not keep a stage awake.
+/// Reports only a single event, so that a line that arrives early does not keep waking up a stage.
 const HEARD: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 #[derive(Debug)]

@@ -91,7 +91,7 @@ pub(crate) fn run(options: Options) -> Result<(), Lost> {
 }
 
 /// Times and users of requests. Users start at different points of their round, so that pages,
-/// loads and saves mix from the start.
+/// loads and saves are mixed from the start.
 fn arrivals(users: usize, kinds: &[Kind], rate: f64, seconds: f64, seed: u64) -> Vec<Due> {
     let mut random = Rng::with_seed(seed);
     let mut order: Vec<usize> = (0..users).collect();

@@ -71,7 +71,8 @@ impl UserLoop {
         self.connect_all()?;
         self.finish()?;
         for session in &mut self.sessions {
-            // The first response depends on the first request, not on the server.
+            // Whether the first response is correct depends on the first request, not on the
+            // server.
             session.replied = true;
         }
         let mut events = Vec::with_capacity(self.sessions.len());

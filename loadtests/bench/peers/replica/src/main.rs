@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .replica(options.name)
         .load_reports(LoadReports::Text)
         .routes(["/hello", "/work"])
-        // A virtual CPU uses no CPU time that a lane could learn from, and none can be given to it.
+        // A virtual CPU uses no real CPU time, so a lane cannot learn from it or give it a share.
         .cost("/hello", Cost::Cheap)
         .cost("/work", Cost::Expensive)
         .slow_lanes((!options.held).then_some(SlowLanes {

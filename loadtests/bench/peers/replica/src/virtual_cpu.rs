@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// Maximum delay until a speed change is noticed.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// Work that starts within this time after the last counts as consecutive: only the real CPU's
-/// overhead was in between.
+/// Work that starts within this time after the last work counts as consecutive, because only the
+/// overhead of the real CPU was in between.
 const BACK_TO_BACK: Duration = Duration::from_millis(2);
 
 /// Maximum compensation for a late wake-up on a busy machine, taken from the following work.
@@ -197,7 +197,7 @@ mod tests {
             scope.spawn(move || slow.hold(Kind::Work));
             scope.spawn(move || (0..3).for_each(|_| lane.hold(Kind::Hello)));
         });
-        // 90 ms, less the pauses of the lane, which the slow lane has but the lane makes up for.
+        // 90 ms, minus the lane's pauses, which the slow lane also has but the lane makes up for.
         assert!(begun.elapsed() >= Duration::from_millis(90) - 3 * BACK_TO_BACK);
     }
 

@@ -202,7 +202,7 @@ fn the_deadline_cuts_what_hangs(#[values(Plain, Hyper)] way: Way) {
     server.wait_for_in_flight(1);
     let begun = Instant::now();
     server.handle.drain();
-    // The gate stays closed, so only the deadline can end this.
+    // The gate stays closed, so only the deadline can end the drain.
     assert!(client.read_to_close().is_empty());
     assert!(begun.elapsed() >= deadline, "cut after {:?}", begun.elapsed());
     assert_eq!(server.join().expect("an end"), Drained { cut: 1 });

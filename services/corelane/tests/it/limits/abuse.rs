@@ -124,10 +124,10 @@ fn above_the_bound_of_the_process_requests_are_shed_until_clients_read_or_are_cu
 ) {
     let limits = Limits { unsent_bytes: 1 << 20, ..Limits::default() };
     let (server, made) = parts(way, limits);
-    // This response keeps making progress while the other responses stall.
+    // This response makes progress while the other responses stall.
     let mut steady = without_room(&server, 1);
     server.wait_for_metric(UNSENT, PART as f64);
-    // Only their last parts exceed the limit, so no request is shed.
+    // Only the last parts of the responses exceed the limit, so no request is shed.
     let hoarders: Vec<_> = (0..2).map(|_| without_room(&server, 16)).collect();
     server.wait_for_metric(UNSENT, (33 * PART) as f64);
     let before = made.load(Ordering::SeqCst);
@@ -166,8 +166,8 @@ fn watched(way: Way, limits: Limits, timeouts: Timeouts) -> (corelane::Builder, 
     (builder, cuts)
 }
 
-/// Waits until the observer reports this cut, and only this one. The counters change before that
-/// report, and the connection may be closed by then.
+/// Waits until the observer reports this cut and no other. The counters change before that report,
+/// and the connection may be closed by then.
 fn wait_for_cut(server: &Running, cuts: &Cuts, cut: Cut) {
     server.wait_until("told", || !cuts.lock().expect("no panic").is_empty());
     assert_eq!(*cuts.lock().expect("no panic"), [cut]);
@@ -218,7 +218,7 @@ fn a_stream_whose_window_opens_too_slowly_is_reset_alone(#[values(Plain, Hyper)]
     let (builder, cuts) = watched(way, limits, timeouts);
     let server = Running::start(builder, big);
     let mut client = without_room(&server, 1);
-    // One byte now and then would keep resetting a per-byte deadline.
+    // With a deadline for each byte, an occasional byte would always reset it.
     server.wait_until("reset", || {
         client.frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
         server.refused("slow_reader") == 1.0

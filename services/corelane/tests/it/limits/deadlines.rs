@@ -60,7 +60,7 @@ fn the_header_deadline_is_for_the_whole_header(#[values(Plain, Hyper)] way: Way)
     let (server, handlers) = strict(way, impatient());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: test\r\n");
-    // One field now and then would keep resetting a per-read deadline.
+    // With a deadline for each read, an occasional field would always reset it.
     let mut fields = 0;
     while client.socket.write_all(b"a: b\r\n").is_ok() {
         fields += 1;
@@ -296,7 +296,7 @@ fn a_body_that_the_service_has_dropped_is_not_waited_for(#[values(Plain, Hyper)]
     let mut dropped = server.connect();
     dropped.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
     server.wait_for_in_flight(1);
-    // The deadline of this upload would expire no later than the deadline of the other upload.
+    // The deadline of this upload would expire no later than the other upload's deadline.
     let mut waits = begin_upload(&server, "/waits", 100);
     assert_eq!(waits.read_answer().status, 408);
     handlers.gate.add_permits(1);

@@ -331,8 +331,8 @@ fn a_rapid_reset_ends_the_connection(#[values(Plain, Hyper)] way: Way) {
 fn requests_that_are_reset_one_by_one_leave_nothing(#[values(Plain, Hyper)] way: Way) {
     let (server, handlers) = strict(way, Timeouts::default());
     with_client(&server, async |mut client: SendRequest<Bytes>| {
-        // Resets more streams than allowed for unprocessed streams, but all of these streams were
-        // processed.
+        // Resets more streams than the limit on unprocessed streams allows, but all of these
+        // streams have been processed.
         for _ in 0..150 {
             client = client.ready().await.expect("ready");
             let (reply, mut stream) = client.send_request(get("/gate"), true).expect("sent");

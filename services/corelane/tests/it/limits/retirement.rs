@@ -150,7 +150,7 @@ fn http2_clients_are_sent_goaway(#[values(Plain, Hyper)] way: Way) {
     }
 }
 
-/// Works like a gateway: opens a new connection after GOAWAY.
+/// Like a gateway, opens a new connection after GOAWAY.
 struct Pool<'a> {
     server: &'a Running,
     client: SendRequest<Bytes>,

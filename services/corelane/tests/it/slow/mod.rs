@@ -26,7 +26,7 @@ struct Holding {
     held: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Burns CPU time, not counting preemption.
+/// Burns this much CPU time, regardless of preemption.
 fn burn(micros: u64) {
     let cpu = || {
         let now =

@@ -39,7 +39,7 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).expect("connect");
-        // Otherwise the buffer grows up to 32 MiB (tcp_rmem) on newer kernels.
+        // Otherwise, on newer kernels, the buffer grows to up to 32 MiB (tcp_rmem).
         socket2::SockRef::from(&socket).set_recv_buffer_size(256 << 10).expect("a buffer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Client::over(socket)

@@ -163,8 +163,8 @@ impl Running {
         }
     }
 
-    /// A responsive lane acts on the phase before anything that arrives later: the admin thread
-    /// wakes all lanes before it answers probes.
+    /// A lane that is not blocked acts on the phase before it acts on anything that arrives later,
+    /// because the admin thread wakes all lanes before it answers probes.
     pub(crate) fn wait_for_phase(&self, phase: Phase) {
         self.wait_until(&format!("{phase:?}"), || self.handle.phase() == phase);
         assert_eq!(self.admin_get("/healthz").status, 200);

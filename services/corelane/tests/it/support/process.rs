@@ -9,7 +9,7 @@ pub(crate) fn ignored_tests(name: &str) -> Command {
     command
 }
 
-/// Runs exactly `count` ignored tests, sequentially, without other tests in parallel.
+/// Runs exactly `count` ignored tests one after another, with no other tests in parallel.
 pub(crate) fn run_alone(name: &str, count: usize) {
     let output = ignored_tests(name).stderr(Stdio::inherit()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout);

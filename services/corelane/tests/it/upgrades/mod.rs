@@ -29,7 +29,7 @@ const UPGRADED: &str = "corelane_connections_upgraded{lane=\"0\"}";
 #[derive(Clone)]
 struct Shared {
     lane: Option<Lane>,
-    /// Handlers of upgraded streams still running.
+    /// Number of handlers of upgraded streams that are still running.
     alive: Arc<AtomicUsize>,
     gate: Arc<Semaphore>,
     ends: mpsc::Sender<String>,

@@ -26,7 +26,7 @@ use crate::admin::AdminError;
 use crate::endpoints::{File, Fleet};
 use crate::settings::{Endpoints, OTHER_FILES};
 
-/// Delay after a failure other than a rejection by Envoy.
+/// Delay after any failure other than a rejection by Envoy.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Maximum number of files that Envoy watches in addition to routes and listeners: the agent's

@@ -1,9 +1,9 @@
 //! Projects in PostgreSQL: one connection pool per lane, on the lane's event loop.
 //!
-//! Common pools (deadpool, bb8, sqlx) connect while a request waits. Here a separate task connects,
-//! so that an unavailable database does not delay requests. Lanes share no state. A connection runs
-//! one statement at a time, because pipelined statements wait for each other, for locks and for the
-//! disk.
+//! Common pools (deadpool, bb8, sqlx) connect while a request waits. Here, a separate task opens
+//! connections, so that an unavailable database does not delay requests. Lanes share no state. A
+//! connection runs one statement at a time, because pipelined statements wait for each other, for
+//! locks and for the disk.
 
 mod fault;
 mod migrations;
@@ -133,7 +133,7 @@ impl Postgres {
                 (StoreError::Failed, _) => {
                     tracing::error!(error = describe(&error), "the database rejected a statement");
                 }
-                // The session stays open (for example if the disk is full), so nothing else would
+                // The session stays open, for example if the disk is full, so nothing else would
                 // report the error.
                 (StoreError::Unavailable, Fate::Keep) => {
                     tracing::warn!(

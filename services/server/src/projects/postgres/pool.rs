@@ -81,7 +81,7 @@ impl Pool {
         let _queued = Counted::new(&self.metrics.queued);
         match timeout(self.wait, receiver).await {
             Ok(Ok(lent)) => Ok(lent),
-            // The waiting requests were rejected.
+            // The waiting requests have been rejected.
             Ok(Err(_)) => Err(StoreError::Unavailable),
             Err(_) => Err(StoreError::Exhausted),
         }
@@ -98,7 +98,7 @@ impl Pool {
     fn join_queue(&self) -> Result<oneshot::Receiver<Lent>, StoreError> {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.queue {
-            // Some requests may have been dropped.
+            // Some of the waiting requests may have been dropped.
             waiting.retain(|request| !request.is_closed());
         }
         if waiting.len() >= self.queue {

@@ -12,12 +12,13 @@ use super::session::{Connection, Order, Session, open, why};
 use super::settings::Settings;
 use super::tls::Tls;
 
-/// Pause between connection attempts, doubled from the first to the last value. A random cut of up
-/// to half keeps lanes and replicas from connecting in step.
+/// Pause between connection attempts, doubled from the first to the last value. Each pause is
+/// shortened by a random part of up to half, so that lanes and replicas do not connect at the same
+/// time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A session that ends sooner was useless: a proxy without a server may close it like this.
+/// A session that ends sooner was useless. A proxy that has no server may close sessions like this.
 const SOON: Duration = Duration::from_secs(1);
 
 pub(super) async fn supervise(pool: Rc<Pool>, settings: Arc<Settings>) {
@@ -95,8 +96,8 @@ async fn mind(pool: Rc<Pool>, session: Rc<Session>, mut connection: Connection, 
         if let Order::Discard(reason) = order {
             break (reason.to_owned(), true);
         }
-        // The response comes after the abandoned statement, whose duration statement_timeout
-        // limits.
+        // The response comes after the abandoned statement ends, and statement_timeout limits how
+        // long that takes.
         tokio::select! {
             ended = &mut connection => break (why(ended), false),
             settled = timeout(pool.longest_statement, session.client.check_connection()) => {

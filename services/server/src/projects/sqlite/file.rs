@@ -17,8 +17,8 @@ const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
 /// Marks the file as belonging to this program ("CRLN") in its header.
 const APPLICATION_ID: i32 = 0x4352_4c4e;
 
-/// Interval between lock attempts. SQLite's busy handler lengthens its waits, which makes the
-/// longest waits of several processes even longer.
+/// Interval between lock attempts. SQLite's own busy handler lengthens its pauses, so the process
+/// that has waited longest would wait even longer.
 const RETRY: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug)]

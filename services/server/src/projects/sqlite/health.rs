@@ -39,8 +39,8 @@ impl View {
         }
     }
 
-    /// Works in the reverse order of `up`: if the dependency was marked down last, the flag is set
-    /// after that, so the next success marks it up.
+    /// The order is the reverse of `up`. The flag is set after the dependency has been marked down,
+    /// so the next success marks the dependency up again.
     fn down(&self, reason: String) {
         self.dependency.down(reason);
         self.down.store(true, Relaxed);

@@ -15,9 +15,9 @@ use super::queue::Job;
 use crate::projects::metrics::Metrics;
 use crate::projects::store::StoreError;
 
-/// Maximum changes and bytes per transaction. The first change of a group waits for the last, and
-/// larger groups would hardly reduce each change's share of an fsync. SQLite keeps uncommitted data
-/// in a 2 MB page cache and writes the rest to the log twice.
+/// Maximum changes and bytes per transaction. The first change of a group waits for the last one,
+/// and larger groups would hardly reduce the cost of the fsync per change. SQLite keeps uncommitted
+/// data in a 2 MB page cache and writes the rest to the log twice.
 const GROUP: usize = 256;
 const GROUP_BYTES: usize = 1 << 20;
 
@@ -89,7 +89,7 @@ impl Writer {
         self.cut_log();
     }
 
-    /// Reason why a change waited too long: changes queue while the writer waits for the lock.
+    /// Reason why a change waited too long: changes are queued while the writer waits for the lock.
     fn late(&self) -> StoreError {
         if self.locked { StoreError::Locked } else { StoreError::TimedOut }
     }

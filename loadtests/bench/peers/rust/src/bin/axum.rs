@@ -46,6 +46,6 @@ async fn serve(command: Command) -> io::Result<()> {
     let listener = TcpListener::from_std(command.options.listener()?)?.tap_io(|socket| {
         let _ = socket.set_nodelay(true);
     });
-    // A plain router would be rebuilt for each connection.
+    // Without this, the router would be rebuilt for each connection.
     axum::serve(listener, routes.into_make_service()).await
 }
