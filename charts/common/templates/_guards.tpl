@@ -1,6 +1,5 @@
 {{/*
-Values that no schema can judge and that several charts have. Each refusal names the value and says what
-to do.
+Checks that a schema cannot express, for values that several charts have. Each error names the value and the fix.
 */}}
 {{- define "common.guards" -}}
 {{- include "common.guards.cpus" . -}}
@@ -9,7 +8,8 @@ to do.
 {{- include "common.guards.sysctls" . -}}
 {{- end -}}
 
-{{/* Old values that would be ignored. Takes the values, the prefix of their keys, and the new keys by the old. */}}
+{{/* Old values that would be ignored. Takes the values, the prefix of their keys, and a map from old keys to new
+keys. */}}
 {{- define "common.guards.renamed" -}}
 {{- $values := first . -}}
 {{- $found := list -}}
@@ -27,7 +27,8 @@ to do.
 {{- end -}}
 {{- end -}}
 
-{{/* Keys of charts/server 0.2.0, and those of charts/service. A parent chart rejects them where that chart is disabled, too. */}}
+{{/* Keys of charts/server 0.2.0, and the corresponding keys of charts/service. A parent chart rejects them even if that
+chart is disabled. */}}
 {{- define "common.renamed" -}}
 exclusive: pinning (exclusive or shared)
 lanes: cpus
@@ -87,7 +88,7 @@ Durations. Each template takes a list of the root context and the dotted name of
 an error can name the value.
 */}}
 
-{{/* Milliseconds of a duration such as 250ms or 5s. */}}
+{{/* A duration such as 250ms or 5s, in milliseconds. */}}
 {{- define "common.milliseconds" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
@@ -98,7 +99,7 @@ an error can name the value.
 {{- include "common.duration" (list $value $name) -}}
 {{- end -}}
 
-{{/* The same of a value in a list, which has no dotted name. Takes the value and what errors call it. */}}
+{{/* The same for a value in a list, which has no dotted name. Takes the value and its name in errors. */}}
 {{- define "common.duration" -}}
 {{- $value := first . -}}
 {{- if not (regexMatch "^[0-9]{1,8}(ms|s|m|h)$" (toString $value)) -}}
@@ -108,7 +109,7 @@ an error can name the value.
 {{- mul (regexFind "^[0-9]+" $value | int64) (get $factors (regexFind "[a-z]+$" $value)) -}}
 {{- end -}}
 
-{{/* Seconds, rounded up, as Kubernetes takes them. */}}
+{{/* Seconds, rounded up, because Kubernetes accepts only whole seconds. */}}
 {{- define "common.seconds" -}}
 {{- div (add (include "common.milliseconds" . | int64) 999) 1000 -}}
 {{- end -}}

@@ -1,9 +1,9 @@
 {{/*
-Mutual TLS between gateways and replicas: both sides have a certificate that names their service account. A chart
-has the value mtls; a parent chart has global.mtls for all its charts.
+Mutual TLS between gateways and replicas: each side has a certificate that names its service account. A chart has the
+mtls value, and a parent chart has global.mtls for all its charts.
 */}}
 
-{{/* A value of mtls. Takes the root context and the key. */}}
+{{/* An mtls value. Takes the root context and the key. */}}
 {{- define "common.mtls.value" -}}
 {{- $key := last . -}}
 {{- with first . -}}
@@ -12,7 +12,7 @@ has the value mtls; a parent chart has global.mtls for all its charts.
 {{- end -}}
 {{- end -}}
 
-{{/* Not empty if mutual TLS is on. */}}
+{{/* Not empty if mutual TLS is enabled. */}}
 {{- define "common.mtls" -}}
 {{- if eq (include "common.mtls.value" (list . "enabled")) "true" -}}
 yes
@@ -30,8 +30,8 @@ yes
 {{- include "common.mtls.identity" (list . .Release.Namespace (include "common.serviceAccountName" .)) -}}
 {{- end -}}
 
-{{/* The objects that the Secret or its volume needs: a Certificate for cert-manager, and the CAs. Takes the root context and
-the name of the Secret, which is empty without mutual TLS. */}}
+{{/* The objects that the Secret or its volume needs: a Certificate for cert-manager, and the CAs. Takes the root
+context and the name of the Secret, which is empty without mutual TLS. */}}
 {{- define "common.mtls.objects" -}}
 {{- $secret := last . -}}
 {{- with first . -}}
@@ -56,7 +56,7 @@ spec:
 {{- if $secret }}
 {{- with include "common.mtls.value" (list . "caBundle") }}
 ---
-# The kubelet updates the file: no part of the pod's checksum.
+# The kubelet updates the file, so it is not part of the pod's checksum.
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -75,14 +75,14 @@ data:
 {{- include "common.fullname" (first .) | trunc 59 | trimSuffix "-" }}-cas
 {{- end -}}
 
-{{/* cert-manager's issuer, as JSON: the chart's own, or that of a parent. */}}
+{{/* The cert-manager issuer as JSON, from the chart itself or from a parent chart. */}}
 {{- define "common.mtls.issuer" -}}
 {{- $shared := ((.Values.global | default dict).mtls | default dict).issuer -}}
 {{- $usual := dict "name" "" "kind" "Issuer" "group" "cert-manager.io" "duration" "720h" "renewBefore" "240h" -}}
 {{- merge (.Values.mtls.issuer | default $shared | default dict | deepCopy) $usual | toJson -}}
 {{- end -}}
 
-{{/* The volume with the pair and the CAs. Takes the root context and the name of the Secret. */}}
+{{/* The volume with the certificate, its key and the CAs. Takes the root context and the name of the Secret. */}}
 {{- define "common.mtls.volume" -}}
 {{- if and (include "common.mtls" (first .)) (include "common.mtls.value" (list (first .) "caBundle")) -}}
 projected:
@@ -111,7 +111,7 @@ secret:
 {{- end -}}
 {{- end -}}
 
-{{/* What the notes say of the chart's Secret. Takes the root context and the name of the Secret. */}}
+{{/* The part of the release notes about the chart's Secret. Takes the root context and the name of the Secret. */}}
 {{- define "common.notes.mtls" }}
 
 {{ if (include "common.mtls.issuer" (first .) | fromJson).name -}}

@@ -1,9 +1,9 @@
 {{/*
-Names. The name of the chart, such as gateway, is the last part of the names of its objects. A chart with the value
-nameOverride is named after its release, because the release is what the chart installs.
+Names. The name of the chart, such as gateway, is the last part of the names of its objects. If a chart has a
+nameOverride value, it is named after its release, because the release is what the chart installs.
 */}}
 
-{{/* What a chart adds to the name of its release; nothing for a service without nameOverride. */}}
+{{/* The suffix that a chart adds to the name of its release. It is empty for a service without nameOverride. */}}
 {{- define "common.part" -}}
 {{- if hasKey .Values "nameOverride" -}}
 {{- .Values.nameOverride | trimPrefix "corelane-" -}}
@@ -12,23 +12,24 @@ nameOverride is named after its release, because the release is what the chart i
 {{- end -}}
 {{- end -}}
 
-{{/* What the releases of charts that belong together share: X of X, X-server and X-gateway. */}}
+{{/* The common part in the names of releases that belong together: X for X, X-server and X-gateway. */}}
 {{- define "common.base" -}}
 {{- .Release.Name | trimSuffix (include "common.part" .) | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Release X gives X-gateway; releases gateway and X-gateway give their own name. */}}
+{{/* For release X, the name is X-gateway. For the releases gateway and X-gateway, it is the release's own name. */}}
 {{- define "common.fullname" -}}
 {{- $name := .Values.fullnameOverride | default (include "common.sibling" (list . (include "common.part" .))) -}}
-{{- /* Each chart has a Service, whose name is stricter than that of a release. Helm refuses capitals, helm-unittest has them. */ -}}
+{{- /* Each chart has a Service, and the rules for its name are stricter than the rules for a release name. Helm rejects
+capitals, but helm-unittest uses them. */ -}}
 {{- if not (regexMatch "^[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$" $name) -}}
 {{- fail (printf "the release %s gives its objects the name %s, which a Service cannot have. Choose another name for the release, or set fullnameOverride: up to 63 lower-case letters, digits and -, with a letter first" .Release.Name $name) -}}
 {{- end -}}
 {{- $name -}}
 {{- end -}}
 
-{{/* The name that another chart gives its objects by default; takes a list of the root context and
-the name of that chart. */}}
+{{/* The name that another chart gives its objects by default. Takes a list of the root context and the name of that
+chart. */}}
 {{- define "common.sibling" -}}
 {{- list (include "common.base" (index . 0)) (index . 1) | compact | join "-" -}}
 {{- end -}}
@@ -38,7 +39,8 @@ the name of that chart. */}}
 {{- .Values.serviceAccount.name | default $derived -}}
 {{- end -}}
 
-{{/* What runs in the pods. A chart with several kinds of pods renders each with a context that has an App. */}}
+{{/* The application that runs in the pods. A chart with several kinds of pods renders each kind with a context that
+contains App. */}}
 {{- define "common.app" -}}
 {{- if .App -}}
 {{- .App -}}
@@ -49,7 +51,8 @@ corelane-{{ .Chart.Name }}
 {{- end -}}
 {{- end -}}
 
-{{/* By these, policies and agents find pods whatever their names are: all replicas are of component replica. */}}
+{{/* Policies and agents use these labels to find pods, whatever the pods' names are. All replicas have the replica
+component. */}}
 {{- define "common.partLabels" -}}
 app.kubernetes.io/part-of: corelane
 app.kubernetes.io/component: {{ .App | default (index .Chart.Annotations "corelane/component") | default .Chart.Name | quote }}
@@ -61,7 +64,7 @@ app.kubernetes.io/name: {{ include "common.app" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{/* Labels of an object. What the chart itself sets wins. */}}
+{{/* Labels of an object. Labels that the chart itself sets take precedence. */}}
 {{- define "common.labels" -}}
 {{- $own := dict
   "app.kubernetes.io/version" .Chart.AppVersion
@@ -71,7 +74,8 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $own (.Values.labels | default dict) | toYaml -}}
 {{- end -}}
 
-{{/* Labels of a pod: without version and chart, which would roll the pods of every new release. */}}
+{{/* Labels of a pod. They exclude version and chart, which would replace the pods with every new version of the
+chart. */}}
 {{- define "common.podLabels" -}}
 {{- $service := dict "corelane/service" (include "common.fullname" .) -}}
 {{- merge (include "common.selectorLabels" . | fromYaml) (include "common.partLabels" . | fromYaml) $service (.Values.podLabels | default dict) (.Values.labels | default dict) | toYaml -}}

@@ -1,9 +1,9 @@
 {{/*
-Ports on which the container listens. The templates take a list of the root context and of the dotted
-names of values, so that an error can name the value.
+Ports on which the container listens. The templates take a list of the root context and the dotted names of values, so
+that an error can name the value.
 */}}
 
-{{/* The process ends at once where it finds one of its ports taken by itself. */}}
+{{/* The process exits immediately if two of its listeners have the same port. */}}
 {{- define "common.guards.samePorts" -}}
 {{- $seen := dict -}}
 {{- range $name := rest . -}}
@@ -15,7 +15,7 @@ names of values, so that an error can name the value.
 {{- end -}}
 {{- end -}}
 
-{{/* Some container runtimes lower the limit by themselves; Kubernetes promises that nowhere. */}}
+{{/* Some container runtimes lower the limit by themselves, but Kubernetes does not guarantee this. */}}
 {{- define "common.guards.lowPorts" -}}
 {{- $sysctl := "net.ipv4.ip_unprivileged_port_start" -}}
 {{- $lowest := get (first .).Values.sysctls $sysctl | default "1024" | int -}}
@@ -36,19 +36,19 @@ names of values, so that an error can name the value.
 {{- end -}}
 
 {{/*
-Parts of a NetworkPolicy. Probes need no rule: a pod always talks to the kubelet of its own node.
+Parts of a NetworkPolicy. Probes need no rule, because a pod always accepts connections from its node's kubelet.
 */}}
 
 {{- define "common.network.selected" -}}
 podSelector:
   matchLabels:
     {{- include "common.selectorLabels" . | nindent 4 }}
-# Both are named, so that what no rule allows is refused in both directions.
+# Both are listed, so that anything that no rule allows is rejected in both directions.
 policyTypes: [Ingress, Egress]
 {{- end -}}
 
-{{/* The pods of another chart in the namespace, of whatever release: a gateway may be installed apart from
-its replicas, under any name. Takes the name of that chart. */}}
+{{/* The pods of another chart in the namespace, in any release, because a gateway may be installed separately from its
+replicas under any name. Takes the name of that chart. */}}
 {{- define "common.network.chart" -}}
 - podSelector:
     matchLabels:
@@ -60,7 +60,7 @@ app.kubernetes.io/part-of: corelane
 app.kubernetes.io/component: replica
 {{- end -}}
 
-{{/* The replicas in the namespace, of any release. Those of 0.2.0 have the name only. */}}
+{{/* The replicas in the namespace, in any release. Replicas of 0.2.0 have only the name label. */}}
 {{- define "common.network.replicas" -}}
 - podSelector:
     matchLabels:
@@ -68,14 +68,14 @@ app.kubernetes.io/component: replica
 {{ include "common.network.chart" "server" }}
 {{- end -}}
 
-{{/* The pods of helm test in the release. */}}
+{{/* The helm test pods of the release. */}}
 {{- define "common.network.tests" -}}
 - podSelector:
     matchLabels:
       {{- include "common.test.labels" . | nindent 6 }}
 {{- end -}}
 
-{{/* Takes numbers of TCP ports. */}}
+{{/* Takes TCP port numbers. */}}
 {{- define "common.network.ports" -}}
 ports:
   {{- range . }}
@@ -84,9 +84,9 @@ ports:
   {{- end }}
 {{- end -}}
 
-{{/* A rule for names of hosts. */}}
+{{/* A rule that allows looking up host names. */}}
 {{- define "common.network.names" -}}
-# DNS, wherever it is: the address of a node's own cache belongs to no pod.
+# DNS at any address, because the address of a node-local DNS cache does not belong to a pod.
 - ports:
     - protocol: UDP
       port: 53

@@ -1,4 +1,4 @@
-{{/* The notes about unsafe sysctls, on their own lines. */}}
+{{/* The release notes about unsafe sysctls, on separate lines. */}}
 {{- define "common.notes.sysctls" -}}
 {{- with .Values.unsafeSysctls }}
 
@@ -7,7 +7,7 @@ The pods fail on nodes whose kubelet does not allow these sysctls in allowedUnsa
 {{- end }}
 {{- end -}}
 
-{{/* The notes about CPUs. */}}
+{{/* The release notes about CPUs. */}}
 {{- define "common.notes.cpus" -}}
 {{- if eq .Values.pinning "exclusive" -}}
 A pod gets exclusive CPUs only if the kubelet runs with cpuManagerPolicy static and the node has whole CPUs

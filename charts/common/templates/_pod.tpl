@@ -1,5 +1,5 @@
 {{/*
-Parts of a pod. The first two suit every pod of the charts, those of helm test included.
+Parts of a pod. The first two are for every pod of the charts, including helm test pods.
 */}}
 
 {{/* Pod Security Standards, profile "restricted". */}}
@@ -18,12 +18,12 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Who the pod is and what it may do. */}}
+{{/* The pod's identity and permissions. */}}
 {{- define "common.pod.identity" -}}
 serviceAccountName: {{ include "common.serviceAccountName" . | quote }}
 automountServiceAccountToken: false
-# A Service named corelane-... would become variables CORELANE_..., which the server refuses as
-# unknown settings.
+# A Service named corelane-... would add CORELANE_... variables, which the server rejects as unknown
+# settings.
 enableServiceLinks: false
 {{- with include "common.imagePullSecrets" . }}
 {{ . }}
@@ -41,7 +41,7 @@ sysctls:
 {{- end }}
 {{- end -}}
 
-{{/* Where the pod runs. */}}
+{{/* The pod's placement. */}}
 {{- define "common.pod.placement" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
@@ -59,7 +59,7 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "common.selectorLabels" $ | nindent 8 }}
-    # Spread the pods of one rollout, not old pods together with new ones.
+    # Spreads the pods of one rollout, regardless of the old pods.
     matchLabelKeys: [pod-template-hash]
   {{- end }}
 {{- end }}
@@ -73,16 +73,17 @@ Parts of a container.
 {{- include "common.container.imageOf" (list . "image") -}}
 {{- end -}}
 
-{{/* Takes the root context, and the dotted name of a value with an image. */}}
+{{/* Takes the root context and the dotted name of a value with an image. */}}
 {{- define "common.container.imageOf" -}}
 image: {{ include "common.imageOf" . | quote }}
 imagePullPolicy: {{ (include "common.value" . | fromYaml).pullPolicy }}
-# The last lines of the log become part of the pod's state when it fails: kubectl describe shows them.
+# If the pod fails, the last lines of its log become part of its state, which kubectl describe
+# shows.
 terminationMessagePolicy: FallbackToLogsOnError
 {{- end -}}
 
-{{/* The three probes. Takes the root context, the port, and the paths of readiness and liveness. By
-httpGet: an exec probe would run on the pod's own CPUs. */}}
+{{/* The three probes. Takes the root context, the port, and the paths of readiness and liveness. They use httpGet,
+because an exec probe would run on the pod's own CPUs. */}}
 {{- define "common.container.probes" -}}
 {{- $paths := dict "startup" .ready "readiness" .ready "liveness" .live -}}
 {{- range $probe := list "startup" "readiness" "liveness" }}
@@ -98,8 +99,8 @@ httpGet: an exec probe would run on the pod's own CPUs. */}}
 {{- include "common.imageOf" (list . "image") -}}
 {{- end -}}
 
-{{/* An image: by digest if there is one, from its own registry or that of all charts. Takes the root context, and the
-dotted name of the value. */}}
+{{/* An image, by digest if there is one, from its own registry or the registry of all charts. Takes the root context
+and the dotted name of the value. */}}
 {{- define "common.imageOf" -}}
 {{- $root := first . -}}
 {{- $image := include "common.value" . | fromYaml -}}
@@ -116,12 +117,12 @@ dotted name of the value. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The registry at the beginning of a name, by the rule of container runtimes; or nothing. */}}
+{{/* The registry at the beginning of an image name, according to the rule of container runtimes, or nothing. */}}
 {{- define "common.image.host" -}}
 {{- regexFind "^([^/]*[.:][^/]*|localhost)/" . | trimSuffix "/" -}}
 {{- end -}}
 
-{{/* The YAML of a map among the values. Takes the root context, and its dotted name. */}}
+{{/* A map of the values as YAML. Takes the root context and the map's dotted name. */}}
 {{- define "common.value" -}}
 {{- $value := (first .).Values -}}
 {{- range last . | splitList "." -}}
@@ -138,10 +139,10 @@ imagePullSecrets:
 {{- end -}}
 
 {{/*
-Parts of a Deployment that stand above its pods.
+Parts of a Deployment outside its pod template.
 */}}
 
-{{/* A number of replicas here would undo what the autoscaler decided. */}}
+{{/* A replica count here would override the autoscaler's decision. */}}
 {{- define "common.deployment.rollout" -}}
 {{- if not .Values.autoscaling.enabled -}}
 replicas: {{ .Values.replicas }}
@@ -157,8 +158,9 @@ strategy:
     {{- toYaml .Values.rollout | nindent 4 }}
 {{- end -}}
 
-{{/* Annotations of the pods: takes the root context, the configuration, and where metrics are. The
-configuration is read once, so its checksum rolls the pods when it changes. Without a port, there are no annotations for Prometheus. */}}
+{{/* Annotations of the pods. Takes the root context, the configuration, and the location of the metrics. Pods read the
+configuration only once, so its checksum makes Kubernetes replace them when it changes. Without a port, there are no
+annotations for Prometheus. */}}
 {{- define "common.podAnnotations" -}}
 {{- $own := dict "checksum/config" (sha256sum .config) -}}
 {{- $scrape := dict

@@ -1,6 +1,6 @@
 {{/*
-CPUs and memory. With pinning exclusive a pod is Guaranteed with whole CPUs, the only form that the kubelet's
-static CPU manager gives CPUs of their own.
+CPUs and memory. With exclusive pinning, a pod is Guaranteed and requests whole CPUs. The kubelet's static CPU manager
+gives exclusive CPUs only to such pods.
 */}}
 {{- define "common.resources" -}}
 {{- if .Values.resources -}}
@@ -9,13 +9,13 @@ static CPU manager gives CPUs of their own.
 {{- $both := dict "cpu" (toString .Values.cpus) "memory" .Values.memory -}}
 {{- include "common.resources.disk" (list . $both $both) -}}
 {{- else -}}
-{{/* No CPU limit: its quota would stop all threads at once where a CPU is idle. */}}
+{{/* There is no CPU limit, because its quota would stop all threads at once even while a CPU is idle. */}}
 {{- $requests := dict "cpu" "100m" "memory" .Values.memory -}}
 {{- include "common.resources.disk" (list . $requests (pick $requests "memory")) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Takes the root context, requests and limits, and adds those of ephemeral storage. */}}
+{{/* Takes the root context, requests and limits, and adds the request and limit for ephemeral storage. */}}
 {{- define "common.resources.disk" -}}
 {{- $disk := (first .).Values.ephemeralStorage -}}
 {{- $requests := ternary (dict "ephemeral-storage" $disk.request) dict (ne ($disk.request | default "") "") -}}
@@ -32,7 +32,7 @@ static CPU manager gives CPUs of their own.
 {{- end -}}
 {{- end -}}
 
-{{/* What keeps a pod from being Guaranteed with exactly the CPUs of cpus. */}}
+{{/* The reason why a pod would not be Guaranteed with exactly the number of CPUs in cpus. */}}
 {{- define "common.guards.resources" -}}
 {{- $way := "or set pinning to shared" -}}
 {{- $limits := .Values.resources.limits | default dict -}}

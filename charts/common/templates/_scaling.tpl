@@ -1,4 +1,4 @@
-{{/* The most pods that there can be, and the fewest. */}}
+{{/* The maximum and minimum number of pods. */}}
 {{- define "common.maxReplicas" -}}
 {{- ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled -}}
 {{- end -}}
@@ -39,7 +39,7 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* None where there can be only one pod: it would have nothing to keep. */}}
+{{/* There is no budget if there can be only one pod, because it could not protect anything. */}}
 {{- define "common.podDisruptionBudget" -}}
 {{- if and .Values.disruptionBudget.enabled (gt (include "common.maxReplicas" . | int) 1) -}}
 apiVersion: policy/v1
@@ -47,7 +47,8 @@ kind: PodDisruptionBudget
 metadata:
   {{- include "common.metadata" . | nindent 2 }}
 spec:
-  # Not minAvailable: it would block the drain of a node when the autoscaler has left one pod.
+  # This does not use minAvailable, which would block a node drain once the autoscaler has reduced
+  # the pods to one.
   maxUnavailable: {{ .Values.disruptionBudget.maxUnavailable }}
   # A pod that is not ready serves no requests and must not block the drain of a node.
   unhealthyPodEvictionPolicy: AlwaysAllow

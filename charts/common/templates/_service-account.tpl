@@ -10,17 +10,17 @@ metadata:
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-# A container that asks the API server something mounts a token by itself.
+# A container that sends requests to the API server mounts its own token.
 automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
 
 {{/*
-The token of a container that asks the API server something: mounted by that container alone. Both take the
+The token of a container that sends requests to the API server. Only that container mounts it. Both templates take the
 name of the volume.
 */}}
 
-{{/* Where clients look for it. No other container has it. */}}
+{{/* The path where clients look for the token. No other container has it. */}}
 {{- define "common.token.mount" -}}
 - name: {{ . | quote }}
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
@@ -31,7 +31,7 @@ name of the volume.
 - name: {{ . | quote }}
   projected:
     sources:
-      # The kubelet renews it, and who mounts it reads it again.
+      # The kubelet renews the token, and programs reread it.
       - serviceAccountToken: {path: token, expirationSeconds: 3607}
       - configMap:
           name: kube-root-ca.crt

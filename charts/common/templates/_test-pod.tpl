@@ -1,15 +1,15 @@
 {{/*
-A pod of helm test: by default `corelane check` of the image of the command line, which requests a URL.
+A helm test pod. By default, it runs `corelane check` from the command line's image, which requests a URL.
 */}}
 
-{{/* Not the labels of a selector: no Service may send this pod requests. */}}
+{{/* These labels must not match a selector, because no Service may send requests to this pod. */}}
 {{- define "common.test.labels" -}}
 app.kubernetes.io/name: corelane-test
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{/* Takes the root context, the ending of the pod's name, the arguments, and, for a program other than
-`corelane check`, its command and the value with its image. */}}
+{{/* Takes the root context, the suffix of the pod's name, the arguments and, for a program other than `corelane check`,
+its command and the value that contains its image. */}}
 {{- define "common.test.pod" -}}
 apiVersion: v1
 kind: Pod
@@ -19,11 +19,11 @@ metadata:
     {{- merge (include "common.test.labels" .root | fromYaml) (dict "app.kubernetes.io/component" "test") (include "common.labels" .root | fromYaml) | toYaml | nindent 4 }}
   annotations:
     helm.sh/hook: test
-    # A pod that failed stays, for its log.
+    # A failed pod stays, so that its log can be read.
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 spec:
   restartPolicy: Never
-  # More than the deadline of the program, for the image to be pulled.
+  # Longer than the deadline of the program, to allow for pulling the image.
   activeDeadlineSeconds: 300
   {{- include "common.pod.identity" .root | nindent 2 }}
   securityContext:

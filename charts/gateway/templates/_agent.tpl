@@ -1,23 +1,23 @@
 {{/*
-The agent that keeps Envoy's endpoints as the API server says (upstream.discovery: eds): a native sidecar,
-a sidecar (a restartable init container). It starts before Envoy, which then finds its files, and ends after it.
+The agent that keeps Envoy's endpoints up to date with the API server (upstream.discovery: eds). It is a native sidecar,
+that is, a restartable init container. It starts before Envoy, so that Envoy finds its files, and exits after Envoy.
 */}}
 
 {{- define "gateway.agent.folder" -}}
 /run/corelane
 {{- end -}}
 
-{{/* The Service whose replicas get the requests, where no routes name others. */}}
+{{/* The Service whose replicas get the requests, unless routes name other services. */}}
 {{- define "gateway.agent.service" -}}
 {{- .Values.upstream.eds.service | default (include "common.sibling" (list . "server")) -}}
 {{- end -}}
 
-{{/* Of the Role in a namespace of others, which may have the Roles of several gateways. */}}
+{{/* The name of the Role in another team's namespace, which may contain the Roles of several gateways. */}}
 {{- define "gateway.agent.role" -}}
 {{- printf "%s-%s" .Release.Namespace (include "common.fullname" .) -}}
 {{- end -}}
 
-{{/* The ConfigMap of routes and clusters. */}}
+{{/* The ConfigMap with routes and clusters. */}}
 {{- define "gateway.routes.name" -}}
 {{- include "common.fullname" . | trunc 56 | trimSuffix "-" }}-routes
 {{- end -}}
@@ -37,7 +37,7 @@ labels:
 initContainers:
   - name: agent
     {{- include "common.container.image" . | nindent 4 }}
-    # A sidecar: it keeps running next to the other containers.
+    # A sidecar, which keeps running next to the other containers.
     restartPolicy: Always
     command: [/gateway-agent, endpoints]
     args:
@@ -63,12 +63,12 @@ initContainers:
     ports:
       - name: agent
         containerPort: {{ .Values.agent.port }}
-    # Envoy starts when it has passed: once each service has its first file.
+    # Envoy starts once this probe has passed, which means that each service has its first file.
     startupProbe:
       httpGet: {path: /readyz, port: agent}
       {{- toYaml .Values.agent.probes.startup | nindent 6 }}
     {{- if include "gateway.dynamic" . }}
-    # A pod whose Envoy rejects its first routes gets no requests, and ends the rollout.
+    # If Envoy rejects its first routes, the pod gets no requests, and the rollout stops.
     readinessProbe:
       httpGet: {path: /routesz, port: agent}
       {{- toYaml .Values.agent.probes.readiness | nindent 6 }}
@@ -107,8 +107,8 @@ initContainers:
 {{- end }}
 {{- end -}}
 
-{{/* Less than a CPU, so that it gets none of its own; with requests as limits where the pod is Guaranteed,
-without which Envoy would not own its CPUs. */}}
+{{/* Less than a CPU, so that the agent does not get an exclusive CPU. In a Guaranteed pod, requests equal limits,
+because otherwise Envoy would not get exclusive CPUs. */}}
 {{- define "gateway.agent.resources" -}}
 {{- with .Values.agent -}}
 {{- $memory := dict "memory" .memory -}}

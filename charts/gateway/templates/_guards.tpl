@@ -1,5 +1,5 @@
 {{/*
-Values that the schema cannot judge. Each refusal names the value and says what to do.
+Checks that the schema cannot express. Each error names the value and the fix.
 */}}
 {{- define "gateway.guards" -}}
 {{- include "common.guards.renamed" (list .Values "" (dict "exclusive" "pinning (exclusive or shared)")) -}}
@@ -42,7 +42,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* Routes: what one says itself, what it needs of other values, and what several say together. */}}
+{{/* Routes: each route by itself, the other values that it needs, and contradictions between routes. */}}
 {{- define "gateway.guards.routes" -}}
 {{- include "gateway.guards.cors" (list "cors" .Values.cors list) -}}
 {{- include "gateway.guards.routeObjects" . -}}
@@ -81,7 +81,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* Values of the upstream that name the one service there is without routes. */}}
+{{/* Upstream values that name the only service if there are no routes. */}}
 {{- define "gateway.guards.routes.upstream" -}}
 {{- with .Values.upstream -}}
 {{- $named := dict "eds.service" .eds.service "identity" .identity "dns.hostname" .dns.hostname "endpoints" .endpoints -}}
@@ -94,7 +94,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* Takes a list of what has the keys, its name in errors, and the keys of which one is allowed. */}}
+{{/* Takes a list of the map, its name in errors, and the keys, of which only one may be set. */}}
 {{- define "gateway.guards.one" -}}
 {{- $found := list -}}
 {{- range slice . 2 -}}
@@ -180,7 +180,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* What all routes say of a service. Takes the root context and the service. */}}
+{{/* The settings of a service from all routes. Takes the root context and the service. */}}
 {{- define "gateway.guards.routes.service" -}}
 {{- $root := first . -}}
 {{- $discovery := include "gateway.discovery" $root -}}
@@ -228,7 +228,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* A listener on loopback is a local process, to which limits and sysctls of pods mean nothing. */}}
+{{/* A listener on loopback belongs to a local process, for which pod limits and sysctls have no meaning. */}}
 {{- define "gateway.guards.ports" -}}
 {{- $ports := list . "listener.port" "stats.port" "admin.port" -}}
 {{- if .Values.tls.enabled -}}
@@ -241,7 +241,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- $ports = append $ports "listener.internal.port" -}}
 {{- end -}}
 {{- include "common.guards.samePorts" $ports -}}
-{{- /* By UDP, which may have the number of a TCP port. */ -}}
+{{- /* HTTP/3 uses UDP, whose port may have the same number as a TCP port. */ -}}
 {{- if .Values.http3.enabled -}}
 {{- $ports = append $ports "http3.port" -}}
 {{- end -}}
@@ -251,8 +251,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* The kernel gives the ports of the range to connections that Envoy opens; a listener that finds its
-port taken does not start. */}}
+{{/* The kernel assigns the ports in this range to connections that Envoy opens. A listener whose port is taken does not
+start. */}}
 {{- define "gateway.guards.portRange" -}}
 {{- with get (first .).Values.sysctls "net.ipv4.ip_local_port_range" -}}
 {{- $range := splitList " " . -}}
@@ -285,7 +285,7 @@ port taken does not start. */}}
 {{- end -}}
 
 {{/*
-Settings of a policy that is not selected would silently have no effect.
+Settings of a policy that is not selected would have no effect, without any warning.
 */}}
 {{- define "gateway.guards.balancing" -}}
 {{- $policies := include "gateway.policies" . | fromJsonArray -}}
@@ -303,7 +303,7 @@ Settings of a policy that is not selected would silently have no effect.
 {{- end -}}
 {{- end -}}
 
-{{/* Only values without a default can be recognized as set. */}}
+{{/* Only for values without a default can the chart detect that they are set. */}}
 {{- define "gateway.guards.balancing.unused" -}}
 {{- $balancing := .Values.upstream.balancing -}}
 {{- $policies := include "gateway.policies" . | fromJsonArray -}}
@@ -341,7 +341,7 @@ Settings of a policy that is not selected would silently have no effect.
 {{- end -}}
 
 {{/*
-Values of what faces clients that the schema cannot judge.
+Checks of client-facing values that the schema cannot express.
 */}}
 {{- define "gateway.guards.listener" -}}
 {{- with .Values.listener -}}

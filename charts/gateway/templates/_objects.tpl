@@ -1,4 +1,4 @@
-{{/* Each Secret by its name, also for the verbs list and watch: the agent requests one name at a time. */}}
+{{/* Each Secret by its name, even for list and watch, because the agent requests one name at a time. */}}
 {{- define "gateway.objects.secrets" -}}
 {{- $names := dict -}}
 {{- range .Values.routeObjects.certificates -}}
@@ -44,25 +44,25 @@ allowedRoutes:
     {{- end }}
 {{- end -}}
 
-{{/* Not empty if requests without TLS get to routes. */}}
+{{/* Not empty if requests without TLS reach routes. */}}
 {{- define "gateway.objects.plain" -}}
 {{- if or (not .Values.tls.enabled) (eq .Values.tls.plain "serve") -}}
 yes
 {{- end -}}
 {{- end -}}
 
-{{/* Not empty if the agent adds certificates to the listeners with TLS, so that it keeps these, too. */}}
+{{/* Not empty if the agent adds certificates to the TLS listeners and therefore manages these listeners too. */}}
 {{- define "gateway.objects.tls" -}}
 {{- if and .Values.routeObjects.enabled .Values.tls.enabled (include "gateway.dynamic" .) -}}
 yes
 {{- end -}}
 {{- end -}}
 
-{{/* The listeners with TLS as JSON. Certificates by hostname need the name before the handshake. */}}
+{{/* The TLS listeners as JSON. To choose a certificate by hostname, Envoy needs the name before the handshake. */}}
 {{- define "gateway.objects.listeners" -}}
 {{- $inspector := dict "name" "envoy.filters.listener.tls_inspector" "typed_config" (dict "@type" "type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector") -}}
 {{- $listeners := list -}}
-{{- /* With the first, which has what the others repeat. */ -}}
+{{- /* Added to the first listener, which contains what the others repeat. */ -}}
 {{- range printf "%s%s" (include "gateway.envoy.plainListener" .) (include "gateway.envoy.encryptedListeners" .) | fromYamlArray | rest -}}
 {{- if ne .name "ingress_http3" -}}
 {{- $_ := set . "listener_filters" (append (.listener_filters | default list) $inspector) -}}
@@ -86,8 +86,8 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{/* Routes and clusters that the agent copies for objects, as JSON: those of routes of the values that name no real
-service. */}}
+{{/* Routes and clusters that the agent copies for route objects, as JSON. They are rendered like the routes in the
+values, but name no real service. */}}
 {{- define "gateway.prototypes" -}}
 {{- $tcp := dict "tcp" true -}}
 {{- $identity := include "common.mtls.identity" (list . "PROTOTYPE_NAMESPACE" "PROTOTYPE_SERVICE") -}}

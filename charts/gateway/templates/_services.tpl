@@ -1,6 +1,6 @@
 {{/*
-Where requests may lead: the services and routes of the values in one form, as JSON, for Envoy and for the
-agent. Without routes there is one service, the upstream, and one route to it.
+Where requests may go: the services and routes of the values in one form, as JSON, for Envoy and for the agent. Without
+routes, there is one service, the upstream, and one route to it.
 */}}
 
 {{/* Not empty if routes name the services; otherwise all requests go to the upstream. */}}
@@ -10,8 +10,8 @@ yes
 {{- end -}}
 {{- end -}}
 
-{{/* Services by the name of their cluster. What routes say of a service is merged here, so contradictions are
-rejected here. */}}
+{{/* Services by the name of their cluster. The settings of a service from several routes are merged here, so
+contradictions are also rejected here. */}}
 {{- define "gateway.services" -}}
 {{- $services := dict -}}
 {{- if not (include "gateway.routed" .) -}}
@@ -48,7 +48,7 @@ rejected here. */}}
 {{- toJson $services -}}
 {{- end -}}
 
-{{/* Fills in what no route says. Takes a list of the root context and a service, which it changes. */}}
+{{/* Fills in settings that no route sets. Takes a list of the root context and a service, which it changes. */}}
 {{- define "gateway.service.defaults" -}}
 {{- $root := first . -}}
 {{- $service := last . -}}
@@ -67,7 +67,7 @@ rejected here. */}}
 {{- $_ := set $service "identity" (include "gateway.service.identity" .) -}}
 {{- end -}}
 
-{{/* What its replicas must prove; empty without mutual TLS. */}}
+{{/* The identity that the service's replicas must present. Empty without mutual TLS. */}}
 {{- define "gateway.service.identity" -}}
 {{- $root := first . -}}
 {{- $service := last . -}}
@@ -76,17 +76,17 @@ rejected here. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* As errors and notes name it. */}}
+{{/* The service's name in errors and notes. */}}
 {{- define "gateway.service.name" -}}
 {{- printf "%s/%s:%s" .namespace .name .port -}}
 {{- end -}}
 
-{{/* As the agent takes it. */}}
+{{/* The service in the form that the agent expects. */}}
 {{- define "gateway.service.watched" -}}
 {{- include "gateway.service.name" . }}{{ with .healthPort }}:{{ . }}{{ end -}}
 {{- end -}}
 
-{{/* The services that a route names, those of its weights first, its mirror last. Takes a list of the root
+{{/* The services that a route names: first the weighted services, then the mirror. Takes a list of the root
 context and a route. */}}
 {{- define "gateway.route.services" -}}
 {{- $root := first . -}}
@@ -104,8 +104,8 @@ context and a route. */}}
 {{- toJson $found -}}
 {{- end -}}
 
-{{/* The routes in their order, without any one to the upstream, which has no name. Each has its services, the milliseconds of
-its times, and its rules: what may be retried depends on the method. */}}
+{{/* The routes in order, or one unnamed route to the upstream if there are none. Each route contains its services, its
+timeouts in milliseconds, and its rules, because the method determines which failures may be retried. */}}
 {{- define "gateway.routes" -}}
 {{- $routes := list -}}
 {{- range $route := ternary .Values.routes (list (dict "name" "")) (ne (include "gateway.routed" .) "") -}}
@@ -117,7 +117,7 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- $_ := set $full "path" ($route.path | default (dict "prefix" "/")) -}}
 {{- $_ := set $full "retries" (hasKey $route "retries" | ternary $route.retries $.Values.upstream.retries.attempts) -}}
 {{- $_ := set $full "milliseconds" (include "gateway.route.times" (list $ $route) | fromJson) -}}
-{{- /* HTTP/2 to the replicas cannot take it from every client (gateway.guards.protocols). */}}
+{{- /* With HTTP/2 to the replicas, not every client could open a WebSocket (gateway.guards.protocols). */}}
 {{- $usual := ternary list $.Values.upstream.upgrade (has ($route.protocol | default "") (list "http2" "grpc")) -}}
 {{- $_ := set $full "upgrade" (hasKey $route "upgrade" | ternary $route.upgrade $usual) -}}
 {{- $_ := set $full "rules" (include "gateway.route.rules" (list $ $route $full) | fromJsonArray) -}}
@@ -126,7 +126,8 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- toJson $routes -}}
 {{- end -}}
 
-{{/* Milliseconds of the times of a route: of a whole reply, without a byte, and without a byte after an upgrade. */}}
+{{/* The timeouts of a route in milliseconds: for a whole reply, without a byte, and without a byte after an
+upgrade. */}}
 {{- define "gateway.route.times" -}}
 {{- $root := first . -}}
 {{- $route := last . -}}
@@ -142,9 +143,8 @@ its times, and its rules: what may be retried depends on the method. */}}
 {{- toJson $times -}}
 {{- end -}}
 
-{{/* A second run of some methods does no harm: they are retried whatever failed before the reply began. The
-others only if no handler was started, and a connection that is to be upgraded. Takes the root context, the
-route, and what it has by default. */}}
+{{/* Some methods can safely run twice, so they are retried after any failure before the reply begins. Other methods and
+upgrades are retried only if no handler was started. Takes the root context, the route, and what it has by default. */}}
 {{- define "gateway.route.rules" -}}
 {{- $again := (first .).Values.upstream.retries.idempotentMethods -}}
 {{- $route := index . 1 -}}
@@ -177,7 +177,8 @@ route, and what it has by default. */}}
 {{- end -}}
 
 {{/*
-Virtual hosts: Envoy chooses the most specific name of a host before it looks at any route. Each host name therefore lists every route that matches it, in order, and the first match wins as in a single list.
+Virtual hosts: Envoy chooses the most specific name of a host before it looks at any route. Each host name therefore
+lists every route that matches it, in order, and the first match wins as in a single list.
 */}}
 {{- define "gateway.hosts" -}}
 {{- $hosts := list -}}
@@ -230,8 +231,9 @@ Virtual hosts: Envoy chooses the most specific name of a host before it looks at
 {{- uniq $found | sortAlpha | toJson -}}
 {{- end -}}
 
-{{/* The longest time for a reply among all routes, in milliseconds, or for its beginning where the whole has no limit; 0 if
-one of them may take forever. Those of objects are not known: they count as routes without a limit. */}}
+{{/* The longest time limit for a reply among all routes, in milliseconds, or for its first byte if the whole reply has
+no limit. 0 if a reply may take forever. The time limits of route objects are unknown, so they count as routes without a
+limit. */}}
 {{- define "gateway.longestTimeout" -}}
 {{- $longest := 0 -}}
 {{- $endless := false -}}
@@ -246,7 +248,7 @@ one of them may take forever. Those of objects are not known: they count as rout
 {{- ternary 0 $longest $endless -}}
 {{- end -}}
 
-{{/* Not empty if a route takes upgrades. */}}
+{{/* Not empty if a route accepts upgrades. */}}
 {{- define "gateway.upgrades" -}}
 {{- range include "gateway.routes" . | fromJsonArray -}}
 {{- if .upgrade }}yes{{ end -}}

@@ -1,8 +1,8 @@
 {{/*
-Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it before.
+Shutdown of a pod. Envoy exits immediately on SIGTERM, so the agent drains it first.
 */}}
 
-{{/* The key of shutdown that says how long to settle. 0.1.0 called it preStop. */}}
+{{/* The shutdown key for the settle time. 0.1.0 called it preStop. */}}
 {{- define "gateway.shutdown.settleKey" -}}
 {{- ternary "preStop" "settle" (hasKey .Values.shutdown "preStop") -}}
 {{- end -}}
@@ -11,7 +11,7 @@ Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it be
 {{- include "common.milliseconds" (list . (printf "shutdown.%s" (include "gateway.shutdown.settleKey" .))) -}}
 {{- end -}}
 
-{{/* Milliseconds from the begin of the drain to SIGTERM, at most. */}}
+{{/* Maximum milliseconds from the start of the drain to SIGTERM. */}}
 {{- define "gateway.shutdown.deadline" -}}
 {{- if .Values.shutdown.deadline -}}
 {{- include "common.milliseconds" (list . "shutdown.deadline") -}}
@@ -34,7 +34,7 @@ Shutdown of a pod: Envoy exits immediately on SIGTERM, so the agent drains it be
 - --settle={{ get .Values.shutdown (include "gateway.shutdown.settleKey" .) }}
 - --deadline={{ include "gateway.shutdown.deadline" . }}ms
 - --log-format=json
-# What a hook writes is lost: this is the log of the container.
+# The output of a hook is lost, so it writes to the container's log.
 - --log-file=/proc/1/fd/2
 {{- end -}}
 

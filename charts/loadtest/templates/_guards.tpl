@@ -1,5 +1,5 @@
 {{/*
-Values that the schema cannot judge. Each refusal names the value and says what to do.
+Checks that the schema cannot express. Each error names the value and the fix.
 */}}
 {{- define "loadtest.guards" -}}
 {{- include "loadtest.guards.scenario" . -}}
@@ -19,7 +19,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* A runner's name in the Service, FULLNAME-REVISION-INDEX, has 63 characters at most (RFC 1123). */}}
+{{/* A runner's name in the Service, FULLNAME-REVISION-INDEX, can have at most 63 characters (RFC 1123). */}}
 {{- define "loadtest.guards.name" -}}
 {{- $name := include "common.fullname" . -}}
 {{- if gt (len $name) 46 -}}

@@ -1,9 +1,9 @@
-{{/* The Job's name. A Job cannot be changed, so every revision of the release has one of its own: a run of its own. */}}
+{{/* The Job's name. A Job cannot be changed, so every revision of the release has its own Job, which is a new run. */}}
 {{- define "loadtest.job" -}}
 {{ include "common.fullname" . }}-{{ .Release.Revision }}
 {{- end -}}
 
-{{/* The context of the pod that starts the runners. No Service and no policy of the runners may mean it. */}}
+{{/* The context of the pod that starts the runners. The runners' Service and policy must not select it. */}}
 {{- define "loadtest.starter" -}}
 {{- $_ := set . "App" "corelane-loadtest-start" -}}
 {{- range $key := list "Chart" "Release" "Values" "Capabilities" -}}
@@ -17,7 +17,8 @@
 {{- .Values.target.url | default (printf "http://%s" (list $base "gateway" | join "-")) -}}
 {{- end -}}
 
-{{/* Status of each runner's k6, separated by commas. An indexed Job gives its pods these names in the Service. */}}
+{{/* The status URLs of all runners' k6, separated by commas. An indexed Job gives its pods these names in the
+Service. */}}
 {{- define "loadtest.runnerUrls" -}}
 {{- $urls := list -}}
 {{- range $index := until (int .Values.runners) -}}
@@ -27,7 +28,7 @@
 {{- end -}}
 
 {{/*
-Placement of runners: apart from the measured pods if possible, and not all on one node.
+Placement of runners: away from the measured pods if possible, and on several nodes.
 */}}
 {{- define "loadtest.placement" -}}
 {{- with .Values.priorityClassName }}
@@ -66,7 +67,7 @@ podAntiAffinity:
 {{- end -}}
 {{- end -}}
 
-{{/* Replicas and gateways in any namespace: a node is not only that of one. */}}
+{{/* Replicas and gateways in any namespace, because a node can run pods of several namespaces. */}}
 {{- define "loadtest.apart.term" -}}
 topologyKey: kubernetes.io/hostname
 namespaceSelector: {}

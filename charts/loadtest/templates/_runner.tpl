@@ -1,9 +1,9 @@
 {{/*
-Parts of a runner's pod. The image has no shell: what differs from runner to runner comes by $(RUNNER) in the
-arguments, which the kubelet expands.
+Parts of a runner's pod. The image has no shell, so arguments that differ between runners contain $(RUNNER), which the
+kubelet expands.
 */}}
 
-{{/* The share of a runner, as a file that `k6 run --config` reads. Takes the root context and the index. */}}
+{{/* A runner's share of the load, as a file for `k6 run --config`. Takes the root context and the index. */}}
 {{- define "loadtest.share" -}}
 {{- $runners := int (first .).Values.runners -}}
 {{- $index := last . -}}
@@ -17,14 +17,16 @@ arguments, which the kubelet expands.
 
 {{- define "loadtest.arguments" -}}
 - run
-# It waits until all runners are there: charts/loadtest/files/start.js.
+# It waits until all runners are ready (charts/loadtest/files/start.js).
 - --paused
 - --address=:6565
 - --config=/shares/$(RUNNER).json
-# Every series is of one run and one runner, so that none overwrites another's and sums are right.
+# Each series belongs to one run and one runner. Otherwise runners would overwrite each other's
+# series, and sums would be wrong.
 - --tag=testid=$(TESTID)
 - --tag=runner=$(RUNNER)
-# One stream: lines of two would be mixed up with the summary, which is the only thing that k6 prints itself.
+# Only one stream, because lines of a second stream would mix with the summary, which is all that k6
+# itself prints.
 - --log-output=stdout
 - --quiet
 - --no-usage-report
@@ -70,7 +72,7 @@ arguments, which the kubelet expands.
   value: {{ ternary (int64 $value) $value (and (kindIs "float64" $value) (eq (floor $value) $value)) | quote }}
 {{- end }}
 {{- if .Values.authorities.configMap }}
-# The file that Go reads instead of the system's (crypto/x509).
+# Go reads this file instead of the system's CA file (crypto/x509).
 - name: SSL_CERT_FILE
   value: /authorities/{{ .Values.authorities.key }}
 {{- end }}
@@ -86,7 +88,7 @@ arguments, which the kubelet expands.
   value: {{ join "," .trendStats | quote }}
 - name: K6_PROMETHEUS_RW_PUSH_INTERVAL
   value: {{ .interval | quote }}
-# When the run ends its series do, instead of standing still for five minutes.
+# The series end with the run. Otherwise they would keep their last value for five minutes.
 - name: K6_PROMETHEUS_RW_STALE_MARKERS
   value: "true"
 {{- range $name, $value := .headers }}
@@ -113,7 +115,7 @@ arguments, which the kubelet expands.
 {{- end -}}
 
 {{- define "loadtest.mounts" -}}
-# Scripts import each other by these folders.
+# Scripts use these folders to import each other.
 - {name: scenario, mountPath: /loadtests/scenarios, readOnly: true}
 - {name: lib, mountPath: /loadtests/lib, readOnly: true}
 - {name: shares, mountPath: /shares, readOnly: true}
@@ -140,7 +142,7 @@ arguments, which the kubelet expands.
 - name: certificate
   secret:
     secretName: {{ . | quote }}
-    # The runner's group may read the key.
+    # The runner's group can read the key.
     defaultMode: 0440
 {{- end }}
 {{- end -}}

@@ -1,5 +1,5 @@
 {{/*
-Values that the schema cannot judge. Each refusal names the value and says what to do.
+Checks that the schema cannot express. Each error names the value and the fix.
 */}}
 {{- define "monitoring.guards" -}}
 {{- include "monitoring.guards.scrape" . -}}
@@ -42,7 +42,8 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* The label that a StatefulSet adds to its pods is its name plus 11 characters, at most 63. */}}
+{{/* The label that a StatefulSet adds to its pods is its name plus 11 characters. A label can have at most 63
+characters. */}}
 {{- define "monitoring.guards.name" -}}
 {{- $name := include "common.fullname" . -}}
 {{- if gt (len $name) 39 -}}
@@ -58,7 +59,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 {{- with .Values.prometheus -}}
-{{- /* By the megabyte. Prometheus' units are powers of two, as those of the volume are. */ -}}
+{{- /* Rounded to megabytes. Like the volume's units, Prometheus' units are powers of two. */ -}}
 {{- $units := dict "MB" 1 "GB" 1024 "TB" 1048576 "Mi" 1 "Gi" 1024 "Ti" 1048576 -}}
 {{- $kept := mul (regexFind "^[0-9]*" .retention.size | int64) (get $units (regexFind "..$" .retention.size) | int64) -}}
 {{- if ge $kept (mul (regexFind "^[0-9]+" .persistence.size | int64) (regexFind "..$" .persistence.size | get $units | int64)) -}}

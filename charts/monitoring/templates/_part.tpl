@@ -1,9 +1,9 @@
 {{/*
-Prometheus, Alertmanager and Grafana of mode standalone, each a part with pods of its own. A part's templates get a
-context in which the part's values stand at the top, so that the library's templates serve it as they serve a chart.
+Prometheus, Alertmanager and Grafana of standalone mode. Each is a part with its own pods. In the context of a part, its
+values are at the top level, so that the library's templates work for a part as they do for a chart.
 */}}
 
-{{/* Completes a dict of the root context and of App, the part's name: then it is the part's context. */}}
+{{/* Turns a dict of the root context and App, the part's name, into the part's context. */}}
 {{- define "monitoring.part" -}}
 {{- $root := .root -}}
 {{- $own := dict
@@ -23,40 +23,40 @@ context in which the part's values stand at the top, so that the library's templ
 {{ include "common.fullname" (first .) }}-{{ last . }}
 {{- end -}}
 
-{{/* Not empty where a part runs. Takes the root context and the part. */}}
+{{/* Not empty if a part runs. Takes the root context and the part. */}}
 {{- define "monitoring.runs" -}}
 {{- $root := first . -}}
 {{- $part := last . -}}
 {{- if and (eq $root.Values.mode "standalone") (or (eq $part "prometheus") (get $root.Values $part).enabled) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Where a part answers. Takes the root context and the part. */}}
+{{/* The address of a part. Takes the root context and the part. */}}
 {{- define "monitoring.address" -}}
 {{- $root := first . -}}
 {{ include "monitoring.name" . }}.{{ $root.Release.Namespace }}.svc:{{ (get $root.Values (last .)).port | int }}
 {{- end -}}
 
-{{/* As people reach it, or as the cluster does. Takes the root context and the part. */}}
+{{/* The URL of a part for people, or else for the cluster. Takes the root context and the part. */}}
 {{- define "monitoring.url" -}}
 {{- (get (first .).Values (last .)).externalUrl | default (printf "http://%s" (include "monitoring.address" .)) -}}
 {{- end -}}
 
-{{/* The path of that URL: all of a part is below it. Takes the root context and the part. */}}
+{{/* The path of that URL. A part serves everything below it. Takes the root context and the part. */}}
 {{- define "monitoring.path" -}}
 {{- (include "monitoring.url" . | urlParse).path | trimSuffix "/" -}}
 {{- end -}}
 
-{{/* Where probes ask Prometheus and Alertmanager. Takes the root context and the part. */}}
+{{/* The path for probes of Prometheus and Alertmanager. Takes the root context and the part. */}}
 {{- define "monitoring.probePaths" -}}
 ready: {{ include "monitoring.path" . }}/-/ready
 live: {{ include "monitoring.path" . }}/-/healthy
 {{- end -}}
 
 {{/*
-What the pods of the parts have in common. All take the context of a part.
+Templates that the pods of all parts share. Each takes the context of a part.
 */}}
 
-{{/* Above the pod. One pod at a time may have the volume, which is what a StatefulSet promises. */}}
+{{/* Fields outside the pod template. Only one pod at a time may use the volume, which a StatefulSet guarantees. */}}
 {{- define "monitoring.statefulSet" -}}
 replicas: 1
 serviceName: {{ include "common.fullname" . }}
@@ -88,7 +88,7 @@ volumeClaimTemplates:
 {{- end }}
 {{- end -}}
 
-{{/* The volume `data`, unless it is claimed. */}}
+{{/* The volume `data`, unless there is a claim for it. */}}
 {{- define "monitoring.data" -}}
 {{- if not .Values.persistence.enabled -}}
 - name: data
@@ -96,7 +96,7 @@ volumeClaimTemplates:
 {{- end -}}
 {{- end -}}
 
-{{/* Pod Security "restricted", and a volume that the user may write. */}}
+{{/* Pod Security "restricted", and a volume that the user can write to. */}}
 {{- define "monitoring.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ .Values.user | int64 }}
@@ -127,8 +127,8 @@ seccompProfile:
 {{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
-{{/* A pod of helm test that asks a part, past the policies. Takes the root context, the part, the ending of the pod's
-name, the path below the part's own, and further arguments. */}}
+{{/* A helm test pod that sends a request to a part, and that the policies allow. Takes the root context, the part, the
+suffix of the pod's name, the path below the part's own path, and further arguments. */}}
 {{- define "monitoring.test" -}}
 {{- $part := dict "root" .root "App" .part -}}
 {{- include "monitoring.part" $part -}}

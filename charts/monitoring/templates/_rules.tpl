@@ -1,13 +1,13 @@
 {{/*
-Rules: the files of dashboards/rules. They have templates of Prometheus in them, which Helm must not read: only
-.Files.Get is used on them, never tpl.
+Rules: the files in dashboards/rules. They contain Prometheus templates, which Helm must not expand, so they are read
+with .Files.Get and never passed to tpl.
 */}}
 
 {{- define "monitoring.objectives.file" -}}
 rules/slo-objectives.rules.yaml
 {{- end -}}
 
-{{/* The content of a file of rules, with the objectives of the values. Takes the root context and the path. */}}
+{{/* The content of a rule file, with the objectives from the values. Takes the root context and the path. */}}
 {{- define "monitoring.rules" -}}
 {{- $root := first . -}}
 {{- if eq (last .) (include "monitoring.objectives.file" .) -}}
@@ -27,7 +27,7 @@ rules/slo-objectives.rules.yaml
 {{- end -}}
 {{- end -}}
 
-{{/* Where the runbooks are; empty if only a release would know. */}}
+{{/* The URL of the runbooks. It is empty if only a release has one. */}}
 {{- define "monitoring.rules.runbooks" -}}
 {{- $home := contains "/OWNER/" .Chart.Home | ternary "" (printf "%s/blob/v%s" .Chart.Home .Chart.Version) -}}
 {{- with default $home .Values.rules.runbookUrl -}}
@@ -35,7 +35,7 @@ rules/slo-objectives.rules.yaml
 {{- end -}}
 {{- end -}}
 
-{{/* The dashboard of each file of alerts, with its variables. */}}
+{{/* The dashboard for each alert file, with its variables. */}}
 {{- define "monitoring.rules.boards" -}}
 {{- $service := "var-namespace={{ $labels.namespace }}&var-service={{ $labels.service }}" -}}
 certificate-alerts: corelane-overview?var-namespace={{ "{{ $labels.namespace }}" }}
@@ -48,7 +48,7 @@ server-alerts: corelane-lanes?{{ $service }}
 slo-alerts: corelane-overview?var-namespace={{ "{{ $labels.namespace }}" }}
 {{- end -}}
 
-{{/* An alert that always fires, of mode standalone: kube-prometheus has its own. */}}
+{{/* An alert that always fires, for standalone mode. kube-prometheus has its own. */}}
 {{- define "monitoring.rules.watchdog" -}}
 groups:
   - name: corelane-watchdog
@@ -61,7 +61,7 @@ groups:
           description: If it stops, Prometheus or Alertmanager is down. The value is 1; so is the threshold.
 {{- end -}}
 
-{{/* The file of objectives with the numbers of the values in place of its own. */}}
+{{/* The objectives file, with the numbers from the values instead of its own. */}}
 {{- define "monitoring.objectives" -}}
 {{- $wanted := include "monitoring.objectives.numbers" . | fromYaml -}}
 {{- $file := include "monitoring.objectives.file" . | .Files.Get | fromYaml -}}
@@ -78,7 +78,7 @@ groups:
 {{- $file | toYaml -}}
 {{- end -}}
 
-{{/* A record for each number of an override, as a list. slo.rules.yaml applies them. */}}
+{{/* A recording rule for each number in an override, as a list. slo.rules.yaml applies them. */}}
 {{- define "monitoring.objectives.overrides" -}}
 {{- $rules := list -}}
 {{- range $at, $override := .Values.objectives.overrides -}}
@@ -97,7 +97,7 @@ groups:
 {{- toYaml $rules -}}
 {{- end -}}
 
-{{/* By record and its label slo. */}}
+{{/* Keyed by the record and its `slo` label. */}}
 {{- define "monitoring.objectives.numbers" -}}
 {{- $threshold := include "common.milliseconds" (list . "objectives.latencyThreshold") | float64 -}}
 {{- with .Values.objectives -}}
@@ -112,7 +112,7 @@ slo:corelane_replicas_lead:seconds: {{ .replicaLead }}
 {{- end -}}
 {{- end -}}
 
-{{/* Metadata of an object for the operator. Takes the root context and the ending of its name. */}}
+{{/* Metadata of an object for the operator. Takes the root context and the suffix of its name. */}}
 {{- define "monitoring.operator.metadata" -}}
 {{- $root := first . -}}
 name: {{ include "monitoring.name" . | quote }}

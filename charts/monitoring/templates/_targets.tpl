@@ -1,14 +1,14 @@
 {{/*
-Scrape targets. PodMonitors of mode operator and jobs of mode standalone share them, so that series have the same
-labels in both modes: job, service, namespace, pod, node and instance.
+Scrape targets. The PodMonitors of operator mode and the jobs of standalone mode share them, so that series have the
+same labels in both modes: job, service, namespace, pod, node and instance.
 */}}
 
-{{/* The targets that are enabled, by the name of their job. */}}
+{{/* The enabled targets, by job name. */}}
 {{- define "monitoring.targets" -}}
 {{- $found := dict -}}
 {{- range $job, $target := .Values.targets -}}
 {{- if $target.enabled -}}
-{{- /* The agents' own labels namespace and pod identify the checked pod. */ -}}
+{{- /* The `namespace` and `pod` labels that agents set identify the checked pod. */ -}}
 {{- $_ := merge (dict "honorLabels" (eq $job "node-tuning")) (omit $target "enabled") | set $found $job -}}
 {{- end -}}
 {{- end -}}
@@ -29,7 +29,7 @@ labels in both modes: job, service, namespace, pod, node and instance.
 {{- join "," $parts -}}
 {{- end -}}
 
-{{/* Relabelings of the samples of a job, in the form of PodMonitors, as a list. Takes the root context and the job. */}}
+{{/* Metric relabelings of a job, as a list in the form of a PodMonitor. Takes the root context and the job. */}}
 {{- define "monitoring.samples" -}}
 {{- $root := first . -}}
 {{- $low := and (eq $root.Values.scrape.detail "low") (eq (last .) "service") -}}
@@ -37,7 +37,7 @@ labels in both modes: job, service, namespace, pod, node and instance.
 {{- concat $own ($root.Values.scrape.metricRelabelings | default list) | toYaml -}}
 {{- end -}}
 
-{{/* What low detail leaves out of a replica's samples: nothing that an alert reads. */}}
+{{/* Samples of a replica that low detail drops. No alert reads them. */}}
 {{- define "monitoring.samples.low" -}}
 {{- $kept := list 10.0 100.0 1000.0 (include "common.milliseconds" (list . "objectives.latencyThreshold") | float64) -}}
 {{- range $at, $override := .Values.objectives.overrides -}}

@@ -36,7 +36,7 @@ The agent's configuration file. Values that only the pod knows, and the mode, co
 {{- end }}
 {{- end -}}
 
-{{/* A value as text: a bare off is false to YAML, and large numbers must not become 1e+06. */}}
+{{/* A value as text, because YAML reads a bare off as false, and large numbers must not become 1e+06. */}}
 {{- define "node-tuning.text" -}}
 {{- if kindIs "bool" . -}}
 {{- ternary "on" "off" . -}}
@@ -47,7 +47,7 @@ The agent's configuration file. Values that only the pod knows, and the mode, co
 {{- end -}}
 {{- end -}}
 
-{{/* Where the container has the nodes' folders. */}}
+{{/* Mount paths of the node's folders in the container. */}}
 {{- define "node-tuning.cgroups" -}}
 /host/sys/fs/cgroup
 {{- end -}}

@@ -1,5 +1,5 @@
 {{/*
-Values that the schema cannot judge. Each refusal names the value and says what to do.
+Checks that the schema cannot express. Each error names the value and the fix.
 */}}
 {{- define "node-tuning.guards" -}}
 {{- include "node-tuning.guards.knobs" . -}}
@@ -12,7 +12,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- include "node-tuning.guards.account" . -}}
 {{- end -}}
 
-{{/* Pod sysctls start at the kernel's defaults in each pod, whatever the node's own are. */}}
+{{/* In each pod, these sysctls start at the kernel's defaults, whatever the node's own values are. */}}
 {{- define "node-tuning.guards.knobs" -}}
 {{- if and (eq .Values.profile "custom") (not .Values.knobs) -}}
 {{- fail "profile is custom but `knobs` is empty: add node settings to `knobs`, or set profile to web-10k, web-100k or web-1m" -}}
@@ -91,7 +91,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* The file of irqbalance stays changed over a reboot, so what it was must be known after one. */}}
+{{/* Changes to irqbalance's file survive a reboot, so its original content must survive one too. */}}
 {{- define "node-tuning.guards.journal" -}}
 {{- range $folder := list "/dev" "/proc" "/run" "/sys" "/tmp" "/var/run" -}}
 {{- if hasPrefix (printf "%s/" $folder) (printf "%s/" $.Values.journal.hostPath) -}}
@@ -106,7 +106,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* The default account is shared by all pods of the namespace. */}}
+{{/* All pods in the namespace share the default account. */}}
 {{- define "node-tuning.guards.account" -}}
 {{- if and .Values.rbac (eq (include "common.serviceAccountName" .) "default") -}}
 {{- fail "the service account is default, so all pods of the namespace would get the agent's ClusterRole. Set serviceAccount.name, or set rbac to false and grant the permissions yourself" -}}

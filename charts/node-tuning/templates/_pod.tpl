@@ -1,17 +1,18 @@
 {{/*
-Parts of the agent's pod. In mode audit it has no privilege; apply and restore need these:
+Parts of the agent's pod. In audit mode, it has no privileges. The modes apply and restore need these:
 
-- privileged: the container runtime mounts /proc/sys, /proc/irq and /sys read-only for every other container,
-  whatever its capabilities, and it has no /dev/cpu_dma_latency. It also lets the agent look into the network
-  namespaces of pods, for what their sysctls are, and at the node's /etc, for irqbalance, by process 1. To mount
-  the node's own /proc and /sys to write would be no less: kernel.core_pattern alone makes its writer root there.
-- user 0: what is written there belongs to root, and so does the journal.
+- privileged: for every other container, the container runtime mounts /proc/sys, /proc/irq and /sys read-only,
+  whatever its capabilities, and omits /dev/cpu_dma_latency. Privileged mode also lets the agent read pods' sysctls in
+  their network namespaces and, through process 1, irqbalance's file in the node's /etc. Writable mounts of the node's
+  own /proc and /sys would be no safer: write access to kernel.core_pattern alone is enough to become root on the
+  node.
+- user 0: root owns the files that the agent writes, and the journal.
 
-In every mode: hostNetwork, because net.* and network devices are those of a network namespace, and hostPID,
-because the limits and CPUs of other pods are read from /proc.
+Every mode needs hostNetwork, because net.* sysctls and network devices belong to a network namespace. Every mode also
+needs hostPID, because the agent reads the limits and CPUs of other pods from /proc.
 */}}
 
-{{/* Not empty in a mode that writes. */}}
+{{/* Not empty in a mode that changes the node. */}}
 {{- define "node-tuning.writes" -}}
 {{- if ne .Values.mode "audit" -}}true{{- end -}}
 {{- end -}}
@@ -48,7 +49,8 @@ readOnlyRootFilesystem: true
   value: /etc/node-tuner/config.yaml
 - name: NODE_TUNER_AGENTS
   value: {{ include "node-tuning.url" . }}
-# Not in the file, which a restarted container reads again: the mode and the pod's privileges change together.
+# The mode is not in the file, because a restarted container rereads the file. The mode must change
+# together with the pod's privileges.
 - name: NODE_TUNER_AGENT_MODE
   value: {{ .Values.mode }}
 - name: NODE_TUNER_AGENT_NODE
@@ -92,7 +94,7 @@ readOnlyRootFilesystem: true
   hostPath:
     path: {{ .Values.cgroups.hostPath | quote }}
     type: Directory
-# An empty folder is all that mode audit ever makes on a node.
+# In audit mode, the agent creates only an empty folder on a node.
 - name: journal
   hostPath:
     path: {{ .Values.journal.hostPath | quote }}
@@ -103,7 +105,7 @@ readOnlyRootFilesystem: true
 {{- end }}
 {{- end -}}
 
-{{/* Where agents run. */}}
+{{/* The nodes on which agents run. */}}
 {{- define "node-tuning.placement" -}}
 nodeSelector:
   {{- merge (dict "kubernetes.io/os" "linux") (.Values.nodeSelector | default dict) | toYaml | nindent 2 }}
@@ -112,7 +114,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 tolerations:
-  # In every mode: a node may have it from its registration on, or from another mode.
+  # In every mode, because a node may have the taint since its registration, or from another mode.
   - key: {{ .Values.taint.key | quote }}
     operator: Exists
   {{- with .Values.tolerations }}

@@ -1,5 +1,5 @@
 {{/*
-The configuration file, and what the chart tells the service by variables.
+The configuration file, and the environment variables that the chart sets.
 */}}
 
 {{- define "service.config" -}}
@@ -43,8 +43,9 @@ its dotted name, and the value. */}}
 {{- dict "value" $value | toJson -}}
 {{- end -}}
 
-{{/* TOML of a map: plain keys first, because a table header would swallow them. Helm's own toToml
-writes whole numbers of a values file as floats. Takes the root context, the map, and the names of the tables around it. */}}
+{{/* TOML of a map. Plain keys come first, because after a table header they would belong to that table. Helm's own
+toToml writes whole numbers from a values file as floats. Takes the root context, the map, and the names of the tables
+around it. */}}
 {{- define "service.toml" -}}
 {{- $root := first . -}}
 {{- $path := slice . 2 -}}
@@ -86,12 +87,12 @@ writes whole numbers of a values file as floats. Takes the root context, the map
 {{- end -}}
 {{- end -}}
 
-{{/* Variables of the chart; `env` comes after them. */}}
+{{/* Variables that the chart sets. `env` follows them. */}}
 {{- define "service.env" -}}
 - name: PORT
   value: {{ .Values.ports.traffic | int | quote }}
 {{- if eq .Values.runtime "corelane" }}
-# The name that replies carry in corelane-replica.
+# The replica's name in the corelane-replica header of replies.
 - name: CORELANE_REPLICA
   valueFrom:
     fieldRef:
@@ -106,7 +107,7 @@ writes whole numbers of a values file as floats. Takes the root context, the map
 {{- end }}
 {{- end -}}
 
-{{/* Settings of the Corelane library that follow from the pod. */}}
+{{/* Settings of the Corelane library that depend on the pod. */}}
 {{- define "service.settings" -}}
 CORELANE_LISTEN: 0.0.0.0:{{ int .Values.ports.traffic }}
 CORELANE_ADMIN_LISTEN: 0.0.0.0:{{ int .Values.ports.admin }}
@@ -131,7 +132,7 @@ CORELANE_TLS_CLIENTS_ALLOW: {{ include "service.mtls.clients" . | fromJsonArray 
 {{- .Values.tls.secret | default (ternary (printf "%s-mtls" (include "common.fullname" .)) "" (ne (include "common.mtls" .) "")) -}}
 {{- end -}}
 
-{{/* Who may connect with mutual TLS. A service that is part of a larger release belongs to the gateway of the release. */}}
+{{/* Clients that may connect with mutual TLS. A service in a larger release belongs to the release's gateway. */}}
 {{- define "service.mtls.clients" -}}
 {{- $gateway := .Values.routes.gateway -}}
 {{- $account := ternary (include "common.sibling" (list . "gateway")) $gateway.name (ne .Values.nameOverride "") -}}

@@ -1,5 +1,5 @@
 {{/*
-Values that the schema cannot judge. Each refusal names the value and says what to do.
+Checks that the schema cannot express. Each error names the value and the fix.
 */}}
 {{- define "service.guards" -}}
 {{- include "common.guards.renamed" (list .Values "" (include "common.renamed" . | fromYaml)) -}}
@@ -69,7 +69,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* A setting in the wrong place would be ignored, or win over the checks of this chart. */}}
+{{/* A misplaced setting would be ignored, or would bypass this chart's checks. */}}
 {{- define "service.guards.settings" -}}
 {{- $sources := dict "listen" "ports.traffic" "admin.listen" "ports.admin" "replica" "the pod's name" "lanes" "cpus" "pin" "pinning" "drain.settle" "drain.settle" "drain.deadline" "drain.deadline" "tls.certificate" "tls.secret" "tls.key" "tls.secret" "config" "config" -}}
 {{- if include "common.mtls" . -}}
@@ -94,7 +94,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* A called service is found by its name. */}}
+{{/* Callers find a service by its name. */}}
 {{- define "service.guards.calls" -}}
 {{- with .Values.networkPolicy -}}
 {{- if and .enabled .presets.services (not .presets.dns) (not .egress) -}}
@@ -108,7 +108,7 @@ Values that the schema cannot judge. Each refusal names the value and says what 
 {{- end -}}
 {{- end -}}
 
-{{/* One container without them takes the exclusive CPUs from the service. */}}
+{{/* If a single container has none, the service loses its exclusive CPUs. */}}
 {{- define "service.guards.guaranteed" -}}
 {{- range $list := list "sidecars" "initContainers" -}}
 {{- range get $.Values $list | default list -}}

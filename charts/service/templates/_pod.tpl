@@ -1,4 +1,4 @@
-{{/* Parts of the pod that depend on what the image is. */}}
+{{/* Parts of the pod that depend on the kind of image. */}}
 
 {{- define "service.podSecurityContext" -}}
 {{- mergeOverwrite (include "common.pod.securityContext" . | fromYaml) (.Values.podSecurityContext | default dict) | toYaml -}}
@@ -8,13 +8,13 @@
 {{- mergeOverwrite (include "common.container.security" . | fromYaml) (.Values.securityContext | default dict) | toYaml -}}
 {{- end -}}
 
-{{/* Seconds until the kubelet kills the pod: the drain, and a margin for the process to end. */}}
+{{/* Seconds until the kubelet kills the pod: the drain and a margin for the process to exit. */}}
 {{- define "service.gracePeriod" -}}
 {{- add (include "common.seconds" (list . "drain.deadline")) 5 -}}
 {{- end -}}
 
-{{/* An image without the library accepts requests until it gets SIGTERM, so the kubelet waits until gateways have noticed.
-The kubelet itself sleeps: the image needs no shell. */}}
+{{/* An image without the library accepts requests only until SIGTERM, so the kubelet sends SIGTERM after gateways have
+noticed the deletion. The kubelet itself sleeps, so the image needs no shell. */}}
 {{- define "service.lifecycle" -}}
 {{- $settle := include "common.seconds" (list . "drain.settle") | int -}}
 {{- if and (eq .Values.runtime "other") $settle -}}
@@ -38,7 +38,7 @@ lifecycle:
 {{- end }}
 {{- end -}}
 
-{{/* The number of the port with metrics; nothing if there are none. */}}
+{{/* The number of the metrics port, or nothing if there are no metrics. */}}
 {{- define "service.metricsPort" -}}
 {{- if .Values.metrics.enabled -}}
 {{- get (dict "http" .Values.ports.traffic "admin" .Values.ports.admin) (toString .Values.metrics.port) | default .Values.metrics.port | int -}}
@@ -51,16 +51,17 @@ lifecycle:
 {{- $ready := $values.path | default (ternary "/readyz" "/" $admin) -}}
 {{- $live := $values.livenessPath | default (ternary "/healthz" "" $admin) -}}
 {{- $port := $values.port | default (ternary "admin" "http" $admin) -}}
-{{- /* Kubernetes asks a startup probe once a second at most, which delays the first request of a new replica. */}}
+{{- /* Kubernetes runs a startup probe at most once a second, which would delay a new replica's first request. */}}
 {{- $usual := dict "startup" (ternary (dict) (dict "periodSeconds" 1 "failureThreshold" 30) (and $admin (eq .Values.runtime "corelane"))) -}}
 {{- range $probe, $path := dict "startup" $ready "readiness" $ready "liveness" $live }}
 {{- with get $values $probe | default (get $usual $probe) }}
 {{ $probe }}Probe:
-  {{- /* A restart does not help a service that reports itself not ready: without a path, liveness is a connection. */}}
+  {{- /* A restart does not help a service that reports that it is not ready. Without a path, the liveness probe
+  therefore only opens a connection. */}}
   {{- if or (eq $values.type "tcp") (and (eq $probe "liveness") (not $live)) }}
   tcpSocket: {port: {{ $port }}}
   {{- else if and (eq $values.type "grpc") (or (ne $probe "liveness") (not $live)) }}
-  # This kind takes no name of a port.
+  # This kind of probe does not accept port names.
   grpc: {port: {{ $values.port | default $.Values.ports.traffic | int }}}
   {{- else }}
   httpGet:
@@ -82,7 +83,7 @@ lifecycle:
   readOnly: true
 {{- end }}
 {{- if include "service.tls.secret" . }}
-# The whole folder: a file that is mounted by subPath never changes.
+# The whole folder is mounted, because a file that is mounted with subPath is never updated.
 - name: tls
   mountPath: /etc/corelane-tls
   readOnly: true

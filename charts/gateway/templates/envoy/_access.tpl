@@ -1,8 +1,9 @@
 {{/*
-Filters that check who a client is, other than by its token. Each template of a filter takes the root context.
+Filters that authenticate or authorize clients by other means than tokens. Each filter template takes the root context.
 */}}
 
-{{/* Only some routes enable it. The connection manager sets the header for a verified certificate, and removes a client's. */}}
+{{/* Only some routes enable this filter. The connection manager sets the header for a verified certificate and removes
+the header that a client sends. */}}
 {{- define "gateway.envoy.filter.clientCertificate" -}}
 {{- if include "gateway.routes.with" (list . "clientCertificate") -}}
 - name: corelane.client_certificate
@@ -42,7 +43,7 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- end -}}
 {{- end -}}
 
-{{/* A service that decides about each request. Without its answer, the request fails. */}}
+{{/* A service that decides about each request. If it does not answer, the request fails. */}}
 {{- define "gateway.envoy.filter.externalAuthorization" -}}
 {{- with .Values.externalAuthorization -}}
 {{- if .enabled -}}
@@ -67,7 +68,7 @@ Filters that check who a client is, other than by its token. Each template of a 
     {{- end }}
     allowed_headers: {{ include "gateway.exactly" .requestHeaders }}
     validate_mutations: true
-    # Not 403, which would tell the client that it may not.
+    # This is not 403, which would mean that the client lacks permission.
     status_on_error: {code: ServiceUnavailable}
     {{- if .bodyBytes }}
     with_request_body: {max_request_bytes: {{ int .bodyBytes }}}
@@ -76,7 +77,7 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- end -}}
 {{- end -}}
 
-{{/* A matcher of names in a list. */}}
+{{/* A matcher for a list of names. */}}
 {{- define "gateway.exactly" -}}
 {{- $patterns := list -}}
 {{- range . }}{{ $patterns = append $patterns (dict "exact" (lower .)) }}{{ end -}}
@@ -107,7 +108,8 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- end -}}
 {{- end -}}
 
-{{/* Compresses replies of services that do not: Envoy leaves a reply with content-encoding as it is. */}}
+{{/* Compresses replies that the service has not compressed. Envoy does not change a reply that has a
+content-encoding. */}}
 {{- define "gateway.envoy.filter.compression" -}}
 {{- with .Values.compression -}}
 {{- if .enabled -}}
@@ -133,7 +135,7 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- end -}}
 {{- end -}}
 
-{{/* What the agent makes these filters of, as JSON. */}}
+{{/* The data from which the agent writes these filters, as JSON. */}}
 {{- define "gateway.credentials" -}}
 {{- $found := dict -}}
 {{- $kind := "type.googleapis.com/envoy.extensions.filters.http." -}}
@@ -153,7 +155,8 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- if $found }}{{ toJson $found }}{{ end -}}
 {{- end -}}
 
-{{/* Volumes of these Secrets, as JSON: whole folders, because a mounted file would not follow its Secret. */}}
+{{/* Volumes for these Secrets, as JSON. They are whole folders, because a mounted file would not follow its
+Secret. */}}
 {{- define "gateway.credentials.secrets" -}}
 {{- $found := dict -}}
 {{- range $name, $key := dict "api-keys" "apiKeys" "basic-auth" "basicAuth" -}}
@@ -164,7 +167,7 @@ Filters that check who a client is, other than by its token. Each template of a 
 {{- toJson $found -}}
 {{- end -}}
 
-{{/* What a route changes of these filters. Takes the root context and the route. */}}
+{{/* A route's changes to these filters. Takes the root context and the route. */}}
 {{- define "gateway.envoy.routeAccess" -}}
 {{- $root := first . -}}
 {{- $route := last . -}}
@@ -180,7 +183,7 @@ corelane.client_certificate: {"@type": type.googleapis.com/envoy.config.route.v3
 {{- end -}}
 {{- end -}}
 
-{{/* The checks that a route may switch, by the route's key, as JSON: their values and filters. */}}
+{{/* The checks that a route can enable or disable, by the route's key, as JSON, with their values and filters. */}}
 {{- define "gateway.access" -}}
 {{- $checks := dict
   "apiKey" (dict "values" "authentication.apiKeys" "filters" (list "corelane.api_keys"))

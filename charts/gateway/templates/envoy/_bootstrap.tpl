@@ -45,13 +45,13 @@ static_resources:
 {{- end -}}
 
 {{/*
-The admin interface can stop Envoy and show its configuration. So it listens on loopback only and
-serves only the paths that operators need.
+The admin interface can stop Envoy and show its configuration. It therefore listens only on loopback and serves only the
+paths that operators need.
 */}}
 {{- define "gateway.envoy.admin" -}}
 admin:
   address: {socket_address: {address: 127.0.0.1, port_value: {{ .Values.admin.port }}}}
-  # Reachable even when the connection limit is used up.
+  # This listener is reachable even when the connection limit is reached.
   ignore_global_conn_limit: true
   allow_paths:
   - {prefix: /ready}
@@ -67,11 +67,11 @@ admin:
   - {prefix: /healthcheck/}
 {{- end -}}
 
-{{/* A later layer goes before an earlier one; the last is what the admin interface changes. */}}
+{{/* A later layer takes precedence over an earlier one. The admin interface changes the last layer. */}}
 {{- define "gateway.envoy.runtime" -}}
 layered_runtime:
   layers:
-  # Chunks end in CRLF and nothing else (RFC 9112 section 7.1); Envoy by default takes other ends, too.
+  # Chunks must end in CRLF (RFC 9112 section 7.1). By default, Envoy also accepts other line ends.
   - name: chart
     static_layer: {envoy.reloadable_features.strict_chunk_parsing: true}
   - name: static
@@ -80,7 +80,7 @@ layered_runtime:
     admin_layer: {}
 {{- end -}}
 
-{{/* A series that is not listed costs nothing: Envoy then does not even count it. */}}
+{{/* A series that is not listed costs nothing, because Envoy does not even count it. */}}
 {{- define "gateway.envoy.stats" -}}
 stats_config:
   stats_matcher:
@@ -98,9 +98,10 @@ stats_config:
       - {prefix: sds.mtls-}
       {{- end }}
       {{- if include "gateway.dynamic" . }}
-      # Whatever the routes name: such a cluster has a hyphen or an underscore in its name, and no other has.
+      # Matches every cluster of a route: only these clusters have a hyphen or an underscore in
+      # their names.
       - safe_regex: {regex: 'cluster\.[^.]+[-_][^.]+\.({{ join "|" $groups | replace "." "\\." }}).*'}
-      # For the agent: which clusters and routes Envoy uses.
+      # The agent reads these to see which clusters and routes Envoy uses.
       - {exact: cluster_manager.warming_clusters}
       - safe_regex: {regex: '(cluster_manager\.cds|http\.ingress\.rds\.ingress|extension_config_discovery\.http_filter\.corelane\.route_rate_limits)\.(version_text|update_rejected)'}
       {{- else }}
@@ -118,7 +119,7 @@ stats_config:
       - {prefix: ingress.http_local_rate_limit.}
       {{- end }}
       {{- if include "gateway.rateLimit.shared" . }}
-      # The rate limit reads this gauge, which would be 0 without this line.
+      # The rate limit reads this gauge, which would be 0 if it were not listed here.
       - {exact: cluster.gateways.membership_total}
       {{- end }}
       {{- if include "gateway.envoy.filter.cors" . }}
@@ -154,7 +155,7 @@ dotted name of a value. */}}
 {{- include "gateway.seconds" (include "common.milliseconds" . | int64) -}}
 {{- end -}}
 
-{{/* The same, of milliseconds. */}}
+{{/* The same for milliseconds. */}}
 {{- define "gateway.seconds" -}}
 {{- $milliseconds := int64 . -}}
 {{- if mod $milliseconds 1000 -}}

@@ -1,6 +1,6 @@
 {{/*
-How requests are read, limited and passed on; the same for every listener of clients. Takes the root
-context and the listener: plain, redirect, tls or http3.
+How requests are read, limited and passed on, which is the same for every client listener. Takes the root context and
+the listener: plain, redirect, tls or http3.
 */}}
 {{- define "gateway.envoy.connectionManager" -}}
 {{- $listener := .listener -}}
@@ -11,7 +11,8 @@ stat_prefix: ingress
 codec_type: HTTP3
 {{- include "gateway.envoy.http3Options" . | nindent 0 }}
 {{- else }}
-# HTTP/1.1, or HTTP/2: by ALPN, or when the connection begins with its preface (h2c by prior knowledge).
+# HTTP/1.1, or HTTP/2 if ALPN selects it or the connection begins with its preface (h2c with prior
+# knowledge).
 codec_type: AUTO
 {{- include "gateway.envoy.http1Options" (list . $listener) | nindent 0 }}
 {{- include "gateway.envoy.http2Options" . | nindent 0 }}
@@ -28,12 +29,13 @@ request_id_extension:
 {{- end }}
 {{- include "gateway.envoy.requestForm" . | nindent 0 }}
 {{- if and (eq $listener "tls") (include "gateway.tls.clients" .) }}
-# By default, Envoy removes x-forwarded-client-cert from requests. Here it sets the header.
+# By default, Envoy removes x-forwarded-client-cert from requests. Here, Envoy sets the header
+# itself.
 forward_client_cert_details: SANITIZE_SET
 set_current_client_cert_details: {subject: true, uri: true, dns: true}
 {{- end }}
 {{- include "gateway.envoy.clientTimeouts" . | nindent 0 }}
-# Replies keep the replica's own "server" header, or none.
+# Envoy does not change the replica's "server" header or add one.
 server_header_transformation: PASS_THROUGH
 {{- include "gateway.envoy.accessLog" . | nindent 0 }}
 {{- if .Values.tracing.enabled }}
@@ -59,7 +61,7 @@ http_filters:
 http_protocol_options:
   {{- with first . }}
   {{- if .Values.listener.http10 }}
-  # HTTP/1.0 need not name a host (RFC 9112 section 3.2), but routes need one.
+  # HTTP/1.0 requests may lack a host (RFC 9112 section 3.2), but routes need one.
   accept_http_10: true
   default_host_for_http_10: unnamed.invalid
   {{- end }}
@@ -68,9 +70,9 @@ http_protocol_options:
 {{- end -}}
 
 {{/*
-A server may ignore the offer of another protocol (RFC 9110 section 7.8), which some clients make with each request.
-Envoy would refuse it with 403. Only WebSocket is left to the routes, if one of them takes it: RE2 has no
-negation, so this spells out every other word.
+A server may ignore an offer of another protocol (RFC 9110 section 7.8), which some clients send with each request.
+Envoy would reject it with 403. Only WebSocket offers reach the routes, if one of them accepts WebSockets. RE2 has no
+negation, so this expression spells out every other word.
 */}}
 {{- define "gateway.envoy.ignoredOffers" -}}
 {{- $words := ".*" -}}
@@ -86,7 +88,7 @@ negation, so this spells out every other word.
 ignore_http_11_upgrade: [{safe_regex: {regex: {{ $words | quote }}}}]
 {{- end -}}
 
-{{/* Not empty if routes take WebSocket handshakes, or may in time. */}}
+{{/* Not empty if routes accept WebSocket handshakes or may do so later. */}}
 {{- define "gateway.handshakes" -}}
 {{- include "gateway.upgrades" . }}{{ include "gateway.dynamic" . -}}
 {{- end -}}
@@ -112,7 +114,8 @@ http2_protocol_options:
     timeout: {{ include "gateway.duration" (list . "listener.http2.pingTimeout") }}
   {{- end }}
   {{- if .Values.listener.trustedHops }}
-  # The proxy in front sends requests of many clients on one connection: a bad one ends alone.
+  # The proxy in front sends the requests of many clients on one connection, so a malformed request
+  # ends only its own stream.
   override_stream_error_on_invalid_http_message: true
   {{- end }}
 {{- end -}}
@@ -121,9 +124,9 @@ http2_protocol_options:
 {{- define "gateway.envoy.clientAddress" -}}
 use_remote_address: true
 xff_num_trusted_hops: {{ ternary 0 (int (first .).Values.listener.trustedHops) (eq (last .) "internal") }}
-# No client is "internal": internal clients may set timeouts and retries by x-envoy-* headers, and Envoy treats
-# every private address for one. An empty list would mean that default, so this names an address that
-# no client has.
+# No client is "internal". Internal clients may set timeouts and retries with x-envoy-* headers, and
+# by default Envoy treats every private address as internal. An empty list would select that
+# default, so this list contains an address that no client has.
 internal_address_config:
   cidr_ranges: [{address_prefix: 255.255.255.255, prefix_len: 32}]
 {{- end -}}
@@ -151,7 +154,7 @@ common_http_protocol_options:
   {{- if include "common.milliseconds" (list . "listener.timeouts.age") | int64 }}
   max_connection_duration: {{ include "gateway.duration" (list . "listener.timeouts.age") }}
   max_connection_duration_jitter: {value: {{ int .Values.listener.timeouts.ageJitter }}}
-# HTTP/1.1 connections also close after a reply instead of during one.
+# HTTP/1.1 connections, too, close only after a reply and not during one.
 http1_safe_max_connection_duration: true
   {{- end }}
 request_headers_timeout: {{ include "gateway.duration" (list . "listener.timeouts.header") }}
@@ -159,7 +162,7 @@ request_timeout: {{ include "gateway.duration" (list . "listener.timeouts.reques
 stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.stream") }}
 {{- end -}}
 
-{{/* Milliseconds of a whole exchange at most; 0 without a limit. */}}
+{{/* Maximum milliseconds for a whole exchange, or 0 without a limit. */}}
 {{- define "gateway.envoy.total" -}}
 {{- if .Values.listener.timeouts.total -}}
 {{- include "common.milliseconds" (list . "listener.timeouts.total") -}}
@@ -168,7 +171,7 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
 {{- end -}}
 {{- end -}}
 
-{{/* It counts what passes; nothing waits for the end of a body. Takes the number of bytes. */}}
+{{/* It counts bytes as they pass and does not wait for the end of a body. Takes the number of bytes. */}}
 {{- define "gateway.envoy.bodyLimit" -}}
 - name: envoy.filters.http.body_size_limit
   typed_config:
@@ -180,7 +183,7 @@ stream_idle_timeout: {{ include "gateway.duration" (list . "listener.timeouts.st
 - name: envoy.filters.http.router
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-    # Neither replicas nor clients need x-envoy-* headers; they tell how the gateway is built.
+    # Neither replicas nor clients need x-envoy-* headers, which reveal how the gateway is built.
     suppress_envoy_headers: true
     {{- if not .Values.stats.replies }}
     dynamic_stats: false

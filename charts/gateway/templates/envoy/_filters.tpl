@@ -1,10 +1,10 @@
 {{/*
-The fixed order of the filters: a request passes them from first to last, and its response from last to first.
-Each name has a template gateway.envoy.filter.NAME, which takes the root context and is empty if the filter is off.
+The fixed order of the filters: a request passes them from first to last, and its response from last to first. Each name
+has a template gateway.envoy.filter.NAME, which takes the root context and is empty if the filter is off.
 
 CORS comes first, because a preflight request has no credentials. The gateway's own rate limit precedes the checks that
-cost CPU time. The rate limits of keys and of routes follow them, so that a client without credentials cannot exhaust these.
-The gateway's credential for replicas replaces the client's after the last filter that checks the client.
+cost CPU time. The rate limits of keys and routes follow these checks, so that a client without credentials cannot
+exhaust them. The gateway's credential for replicas replaces the client's after the last filter that checks the client.
 Takes the root context and the listener.
 */}}
 {{- define "gateway.envoy.filters" -}}
@@ -27,7 +27,7 @@ Takes the root context and the listener.
 {{- end -}}
 {{- end -}}
 
-{{/* What a route changes of the filters. Takes the root context and a route. */}}
+{{/* A route's changes to the filters. Takes the root context and a route. */}}
 {{- define "gateway.envoy.routeFilters" -}}
 {{- $root := first . -}}
 {{- $off := "{\"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, disabled: true}" -}}
@@ -39,7 +39,8 @@ envoy.filters.http.jwt_authn:
   "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig
   {{ ternary "requirement_name: token" "disabled: true" .jwt }}
 {{- if not .jwt }}
-# The service gets the client's own header, and not the gateway's token for a request that nobody checked.
+# The service gets the client's own header, because the gateway's token must not vouch for a request
+# that was not checked.
 envoy.filters.http.credential_injector: {{ $off }}
 {{- end }}
 {{- end }}
@@ -56,7 +57,7 @@ envoy.filters.http.cors:
 envoy.filters.http.body_size_limit: {{ $off }}
 {{- end }}
 {{- if .bodyBytes }}
-# The filter of the limit has no setting of a route, but a chain of filters has.
+# The body limit filter has no per-route setting, but a filter chain does.
 envoy.filters.http.filter_chain:
   "@type": type.googleapis.com/envoy.extensions.filters.http.filter_chain.v3.FilterChainConfigPerRoute
   filter_chain:
@@ -83,7 +84,8 @@ envoy.filters.http.grpc_web: {{ $on }}
 {{- end }}
 {{- end -}}
 
-{{/* A wildcard matches any number of labels, but no port. For `*`, Envoy echoes the requested method and headers. */}}
+{{/* A wildcard matches any number of labels but not a port. For `*`, Envoy echoes the requested method and
+headers. */}}
 {{- define "gateway.envoy.corsPolicy" -}}
 {{- if .origins -}}
 "@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy
@@ -95,7 +97,7 @@ allow_origin_string_match:
 - safe_regex: {regex: {{ regexQuoteMeta . | replace "\\*" "[^/:]+" | quote }}}
 {{- end }}
 {{- end }}
-# The service does not answer preflight requests of other origins either.
+# The service does not receive preflight requests from other origins either.
 forward_not_matching_preflights: false
 allow_methods: {{ .methods | default (list "GET" "HEAD" "POST") | join "," | quote }}
 {{- with .headers }}
@@ -117,7 +119,7 @@ max_age: {{ div (include "common.duration" (list (.maxAge | default "10m") "cors
 {{- end -}}
 {{- end -}}
 
-{{/* Only some routes enable it. */}}
+{{/* Only some routes enable this filter. */}}
 {{- define "gateway.envoy.filter.routeBodyLimits" -}}
 {{- if or (include "gateway.routes.with" (list . "bodyBytes")) (include "gateway.dynamic" .) }}
 - name: envoy.filters.http.filter_chain
@@ -127,10 +129,10 @@ max_age: {{ div (include "common.duration" (list (.maxAge | default "10m") "cors
 {{- end }}
 {{- end -}}
 
-{{/* Only some routes enable it. */}}
+{{/* Only some routes enable this filter. */}}
 {{- define "gateway.envoy.filter.grpcWeb" -}}
 {{- if include "gateway.grpc" . }}
-# Calls of browsers, which cannot read the trailers of gRPC.
+# gRPC-Web calls from browsers, which cannot read gRPC trailers.
 - name: envoy.filters.http.grpc_web
   disabled: true
   typed_config:
@@ -139,9 +141,9 @@ max_age: {{ div (include "common.duration" (list (.maxAge | default "10m") "cors
 {{- end -}}
 
 {{/*
-Replies that Envoy itself writes, in the form of the server's own errors (RFC 9457): the type and
-title follow from the status. Why Envoy refused is in the access log, not in the reply. What tells
-them from a replica's reply: they have no corelane-replica header.
+Replies that Envoy itself creates, in the same form as the server's errors (RFC 9457). The type and title depend on the
+status. The reason for a rejection is in the access log and not in the reply. These replies have no corelane-replica
+header, which distinguishes them from a replica's reply.
 */}}
 {{- define "gateway.envoy.localReplies" -}}
 {{- $phrases := list
@@ -167,7 +169,8 @@ local_reply_config: &local_replies
   {{- include "gateway.envoy.grpcReplies" . | nindent 2 }}
   {{- end }}
   {{- if .Values.authentication.jwt.enabled }}
-  # Without the issuer's keys, no token can be verified, so its client should neither discard it nor get another.
+  # Without the issuer's keys, no token can be verified. The client should neither discard its token
+  # nor request another.
   - filter:
       metadata_filter:
         matcher: {filter: envoy.filters.http.jwt_authn, path: [{key: failed}, {key: message}], value: {string_match: {exact: Jwks remote fetch is failed}}}
@@ -195,7 +198,8 @@ local_reply_config: &local_replies
       content_type: application/problem+json
       json_format: {type: "urn:corelane:problem:forbidden", title: Forbidden, status: 403}
   {{- end }}
-  # A question about the gateway and not about a resource (RFC 9110 section 9.3.7), for which Envoy finds no route.
+  # This request is about the gateway and not about a resource (RFC 9110 section 9.3.7), so Envoy
+  # finds no route for it.
   - filter:
       and_filter:
         filters:
@@ -205,7 +209,7 @@ local_reply_config: &local_replies
     body: {inline_string: ""}
     body_format_override: {text_format_source: {inline_string: "%LOCAL_REPLY_BODY%"}}
   {{- if include "gateway.handshakes" . }}
-  # Envoy refuses an upgrade on a route without a replica with 403, whatever the route says.
+  # If a route has no replica, Envoy rejects an upgrade with 403, whatever the route specifies.
   - filter:
       and_filter:
         filters:
@@ -222,7 +226,7 @@ local_reply_config: &local_replies
       content_type: application/problem+json
       json_format: {type: "urn:corelane:problem:bad-request", title: Bad Request, status: 400}
   {{- end }}
-  # The filter's schema demands a runtime key; nothing sets it.
+  # The filter's schema requires a runtime key, which nothing sets.
   {{- range $phrases }}
   {{- $status := index . 0 }}
   {{- $phrase := index . 1 }}

@@ -1,5 +1,5 @@
 {{/*
-JSON Web Tokens for writes, and what a verified token is good for: its claims reach the service.
+JSON Web Tokens for writes, and the claims of a verified token, which reach the service.
 */}}
 {{- define "gateway.envoy.filter.jwt" -}}
 {{- with .Values.authentication.jwt -}}
@@ -19,7 +19,7 @@ JSON Web Tokens for writes, and what a verified token is good for: its claims re
         remote_jwks:
           http_uri: {uri: {{ .url | default "http://jwks/" | quote }}, cluster: jwks, timeout: 5s}
           cache_duration: {{ if .url }}{{ include "gateway.duration" (list $ "authentication.jwt.refresh") }}{{ else }}10s{{ end }}
-          # This process serves the keys of the Secret itself, but not before its listeners are ready.
+          # Envoy serves the Secret's keys to itself, but only after its listeners are ready.
           async_fetch: {fast_listener: {{ not .url }}}
         # Distinguishes missing keys from invalid tokens (gateway.envoy.localReplies).
         failed_status_in_metadata: failed
@@ -31,7 +31,7 @@ JSON Web Tokens for writes, and what a verified token is good for: its claims re
         {{- end }}
     rules:
     {{- if include "gateway.handshakes" $ }}
-    # It begins as a GET, but may write from then on.
+    # An upgrade begins as a GET, but the client may then write data.
     - match: {prefix: {{ .prefix | quote }}, headers: [{name: upgrade, present_match: true}]}
       requires: {provider_name: issuer}
     {{- end }}
@@ -73,7 +73,7 @@ would have rejected it. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* A route's own claims, in place of those of all routes: each of its requests has a token. */}}
+{{/* A route's own claims, which replace the claims for all routes. Each request to the route has a token. */}}
 {{- define "gateway.envoy.routeClaims" -}}
 corelane.claims:
   "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBACPerRoute
@@ -88,8 +88,8 @@ corelane.claims:
               {{- include "gateway.envoy.claims" . | nindent 14 }}
 {{- end -}}
 
-{{/* One matcher for each claim: one of its values, alone or in a list. Scopes are a list in one string (RFC 8693,
-section 4.2). */}}
+{{/* One matcher for each claim, which must have one of the values, alone or in a list. Scopes are a list in one string
+(RFC 8693, section 4.2). */}}
 {{- define "gateway.envoy.claims" -}}
 {{- range . }}
 {{- $path := list (dict "key" "claims") }}
@@ -150,7 +150,8 @@ The cluster from which Envoy fetches the issuer's keys: the issuer, or the liste
 {{- end -}}
 {{- end -}}
 
-{{/* Serves the keys of the Secret to this process, because a response, unlike local_jwks, follows its file. */}}
+{{/* Serves the Secret's keys to Envoy itself, because Envoy rereads the file for a response, but not for
+local_jwks. */}}
 {{- define "gateway.envoy.jwksListener" -}}
 {{- $file := (include "gateway.jwt.paths" . | fromYaml).jwks -}}
 - name: jwks
@@ -210,7 +211,7 @@ The cluster from which Envoy fetches the issuer's keys: the issuer, or the liste
 {{- end -}}
 {{- end -}}
 
-{{/* Where the files are: as mounted in the pod, or as the values of a local process say. */}}
+{{/* The location of the files: mounted in the pod, or as set in the values of a local process. */}}
 {{- define "gateway.jwt.paths" -}}
 {{- with .Values.authentication.jwt -}}
 {{- if .secret -}}
@@ -221,7 +222,7 @@ The cluster from which Envoy fetches the issuer's keys: the issuer, or the liste
 {{- end -}}
 {{- end -}}
 
-{{/* The file that names the gateway's token to Envoy: its secret discovery service. */}}
+{{/* The file from which Envoy learns the location of the gateway's token (secret discovery service). */}}
 {{- define "gateway.envoy.credential" -}}
 {{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
 resources:

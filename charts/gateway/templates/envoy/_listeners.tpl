@@ -1,7 +1,7 @@
 {{/*
-The listeners that clients connect to: without TLS, by TLS, by HTTP/3, and for services. All count under the name
-"ingress", and all read a request in one way (_connection-manager.tpl). Limits and timeouts here guard
-against clients, those of _upstream.tpl against replicas.
+The listeners that clients connect to: without TLS, with TLS, with HTTP/3, and for services. All are counted under the
+name "ingress", and all read requests in the same way (_connection-manager.tpl). Limits and timeouts here guard against
+clients, those of _upstream.tpl against replicas.
 */}}
 {{- define "gateway.envoy.ingress" -}}
 {{- include "gateway.envoy.plainListener" . }}
@@ -65,14 +65,15 @@ against clients, those of _upstream.tpl against replicas.
         {{- include "gateway.envoy.connectionManager" (dict "root" . "listener" "tls") | nindent 8 }}
 {{- end -}}
 
-{{/* Buffers, the queue of new connections and dead ones: what every TCP listener has. Envoy listens once per
-worker (SO_REUSEPORT) by itself. Takes the root context and the listener. */}}
+{{/* Settings of every TCP listener: buffers, the accept queue, and the detection of dead connections. By default, Envoy
+has one socket per worker (SO_REUSEPORT). Takes the root context and the listener. */}}
 {{- define "gateway.envoy.tcp" -}}
 {{- $listener := last . -}}
 {{- with first . -}}
 tcp_backlog_size: {{ int .Values.listener.backlog }}
-# TCP_NOTSENT_LOWAT (tcp(7)) of the connections too: the kernel takes so many bytes beyond those that it may send
-# at once. Otherwise it takes up to 4 MiB for a client that reads nothing, and a worker a millisecond to copy them.
+# TCP_NOTSENT_LOWAT (tcp(7)), which connections inherit: the kernel buffers this many bytes in
+# addition to the bytes that it can send. Otherwise, it would buffer up to 4 MiB for a client that
+# reads nothing, which a worker takes a millisecond to copy.
 socket_options:
 - {description: TCP_NOTSENT_LOWAT, level: 6, name: 25, int_value: 65536, state: STATE_PREBIND}
 {{- include "gateway.envoy.buffers" . | nindent 0 }}
@@ -97,14 +98,14 @@ per_connection_buffer_high_watermark_timeout: {{ include "gateway.duration" (lis
 {{- end -}}
 
 {{/*
-The only way to the admin interface from outside: two paths, GET only. Prometheus and the kubelet
-need these two; everything else there changes or reveals something.
+The only access to the admin interface from outside, for GET requests to a few paths that Prometheus and the kubelet
+need. All other paths change or reveal something.
 */}}
 {{- define "gateway.envoy.statsListener" -}}
 - name: stats
   stat_prefix: stats
   address: {socket_address: {address: {{ .Values.stats.address | quote }}, port_value: {{ .Values.stats.port }}}}
-  # Probes and scrapes must work when clients have used up the connection limit or the memory.
+  # Probes and scrapes must work even when clients have used up the connection limit or the memory.
   ignore_global_conn_limit: true
   bypass_overload_manager: true
   per_connection_buffer_limit_bytes: 32768
@@ -132,7 +133,8 @@ need these two; everything else there changes or reveals something.
                 path: {{ . }}
                 headers: [{name: ":method", string_match: {exact: GET}}]
               {{- if eq . "/live" }}
-              # Not /ready, which fails during a drain, too: the main thread answers this one as long as it runs.
+              # This is not /ready, which also fails during a drain. The main thread answers this
+              # path as long as it is running.
               route: {cluster: admin, timeout: 10s, prefix_rewrite: /listeners}
               {{- else }}
               route: {cluster: admin, timeout: 10s}

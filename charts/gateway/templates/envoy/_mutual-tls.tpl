@@ -1,11 +1,11 @@
 {{/*
-Mutual TLS with replicas. Envoy reads its certificate and the CA again when something is renamed in their folder, as
-Kubernetes does with the folder of a Secret. Open connections stay; new ones use the new files.
+Mutual TLS with replicas. Envoy rereads its certificate and the CA when something is renamed in their folder, as
+Kubernetes does for a Secret. Open connections stay, and new connections use the new files.
 */}}
 
 {{/* The sockets of a cluster. Takes the root context and a service, which has an identity. */}}
 {{- define "gateway.envoy.mutual" -}}
-# Health checks on an admin port choose the first.
+# Health checks on an admin port match the first entry.
 transport_socket_matches:
 - name: plaintext
   match: {plaintext: true}
@@ -20,12 +20,13 @@ transport_socket:
     # A resumed session would skip the verification of a replica whose certificate has changed.
     max_session_keys: 0
     common_tls_context:
-      # Envoy's default for connections to replicas ends at 1.2.
+      # For connections to replicas, Envoy's default maximum is 1.2.
       tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}
       tls_certificate_sds_secret_configs:
       - {{ include "gateway.envoy.mutual.source" (list .root "certificate") | nindent 8 | trim }}
       combined_validation_context:
-        # By identity alone: one matcher that fits is enough for Envoy, and addresses of pods are reused.
+        # Matches only the identity. Envoy accepts a certificate if any matcher matches, and pod
+        # addresses are reused.
         default_validation_context:
           match_typed_subject_alt_names:
           - {san_type: {{ ternary "URI" "DNS" (contains "://" .service.identity) }}, matcher: {exact: {{ .service.identity | quote }}}}
@@ -33,7 +34,8 @@ transport_socket:
           {{- include "gateway.envoy.mutual.source" (list .root "ca") | nindent 10 }}
 {{- end -}}
 
-{{/* Where Envoy finds one of the two: a file takes one secret. Takes the root context and the name. */}}
+{{/* Where Envoy finds one of the two secrets, because a file contains only one. Takes the root context and the
+name. */}}
 {{- define "gateway.envoy.mutual.source" -}}
 name: mtls-{{ last . }}
 sds_config:
@@ -68,7 +70,7 @@ tls_options: {alpn_protocols: [h2]}
 {{- end -}}
 {{- end -}}
 
-{{/* The file that names one of the two to Envoy. Takes the root context and the name. */}}
+{{/* The file from which Envoy learns the location of one of the two. Takes the root context and the name. */}}
 {{- define "gateway.envoy.mutual.file" -}}
 {{- $folder := (first .).Values.mtls.files.folder | default "/etc/envoy-mtls" -}}
 resources:

@@ -1,6 +1,6 @@
 {{/*
-JSON lines, for what went wrong or took long and for a sample of the rest. Empty fields are left out, so a
-refused request has no upstream.
+JSON lines for requests that failed or were slow, and for a sample of all other requests. Empty fields are omitted, so a
+rejected request has no upstream.
 */}}
 {{- define "gateway.envoy.accessLog" -}}
 {{- if .Values.accessLog.enabled -}}
@@ -25,7 +25,7 @@ access_log:
         route: "%ROUTE_NAME%"
         {{- end }}
         status: "%RESPONSE_CODE%"
-        # Why Envoy itself ended or repeated the request.
+        # Why Envoy itself ended or retried the request.
         flags: "%RESPONSE_FLAGS%"
         details: "%RESPONSE_CODE_DETAILS%"
         attempts: "%UPSTREAM_REQUEST_ATTEMPT_COUNT%"
@@ -36,7 +36,7 @@ access_log:
         bytes_received: "%BYTES_RECEIVED%"
         bytes_sent: "%BYTES_SENT%"
         duration_ms: "%DURATION%"
-        # From the last byte sent to the replica to the first byte of its reply.
+        # The time from the last byte sent to the replica to the first byte of its reply.
         upstream_us: "%COMMON_DURATION(US_TX_END:US_RX_BEG:us)%"
         {{- if .Values.tracing.enabled }}
         trace_id: "%TRACE_ID%"
@@ -50,8 +50,8 @@ filter:
     filters:
     - status_code_filter: {comparison: {op: GE, value: {default_value: {{ int .Values.accessLog.status }}, runtime_key: access_log.status}}}
     - duration_filter: {comparison: {op: GE, value: {default_value: {{ include "common.milliseconds" (list . "accessLog.slow") }}, runtime_key: access_log.slow}}}
-    # Replies that were cut after their status: the replica's connection ended (UC), it reset the stream
-    # (UR), or a timeout did (UT, SI, DT, UMSDR).
+    # Replies that were cut off after their status, because the replica closed the connection (UC)
+    # or reset the stream (UR), or because of a timeout (UT, SI, DT, UMSDR).
     - response_flag_filter: {flags: [UC, UR, UT, SI, DT, UMSDR]}
     - runtime_filter:
         runtime_key: access_log.sample
@@ -60,14 +60,14 @@ filter:
 {{- end -}}
 
 {{/*
-Spans for an OpenTelemetry collector: one for a request and, if wanted, one for each attempt at a replica. Envoy makes them
-for requests that are not sampled, too.
+Spans for an OpenTelemetry collector: one for each request and, if enabled, one for each attempt. Envoy creates them
+even for requests that are not sampled.
 */}}
 {{- define "gateway.envoy.tracing" -}}
 {{- with .Values.tracing -}}
 tracing:
   random_sampling: {value: {{ .percent }}}
-  # Clients cannot have their requests traced.
+  # Clients cannot request that their requests are traced.
   client_sampling: {value: 0}
   spawn_upstream_span: {{ .attempts }}
   provider:
@@ -83,7 +83,7 @@ tracing:
 {{- end -}}
 {{- end -}}
 
-{{/* Strict DNS, so that spans spread over the pods of a headless Service. */}}
+{{/* Strict DNS, so that spans are spread over the pods of a headless Service. */}}
 {{- define "gateway.envoy.collector" -}}
 - name: collector
   connect_timeout: 1s

@@ -1,14 +1,15 @@
 {{/*
-What Envoy does before it runs out of memory or file descriptors. Envoy takes a load-shed point of any
-name without an error; the tests look for each in the binary.
+What Envoy does before it runs out of memory or file descriptors. Envoy accepts a load-shed point with any name, so the
+tests look for each name in the binary.
 */}}
 {{- define "gateway.envoy.overload" -}}
 {{- $monitor := include "gateway.overload.monitor" . -}}
 overload_manager:
-  # resetStreams resets at most 50 streams of a worker each time, and only if the pressure has changed since.
+  # resetStreams resets at most 50 streams per worker each time, and only if the pressure has
+  # changed since the last time.
   refresh_interval: 0.010s
-  # Streams are accounted for from 4 KiB on, in eight classes, each twice as large as the one before. One that
-  # its client does not read holds about 128 KiB.
+  # Streams are counted from 4 KiB, in eight classes, each of which is twice as large as the
+  # previous one. A stream that its client does not read holds about 128 KiB.
   buffer_factory_config: {minimum_account_to_track_power_of_two: 12}
   resource_monitors:
   - name: envoy.resource_monitors.global_downstream_max_connections
@@ -38,7 +39,7 @@ overload_manager:
   {{- end }}
 {{- end -}}
 
-{{/* Envoy ends at once where the cgroup it looks for has no files, as on a host of its own. */}}
+{{/* Envoy exits immediately if its cgroup has no memory files, as on a host. */}}
 {{- define "gateway.overload.monitor" -}}
 {{- if ne .Values.overload.monitor "auto" -}}
 {{- .Values.overload.monitor -}}
@@ -54,12 +55,12 @@ cgroup
 {{- mul (regexFind "^[0-9]+" .Values.memory | int64) (get $units (regexFind "[KMG]i$" .Values.memory)) -}}
 {{- end -}}
 
-{{/* The name of the monitor that triggers, except where the heap does. */}}
+{{/* The name of the monitor that triggers actions, except for actions that the heap triggers. */}}
 {{- define "gateway.overload.trigger" -}}
 envoy.resource_monitors.{{ get (dict "cgroup" "cgroup_memory" "heap" "fixed_heap") (include "gateway.overload.monitor" .) }}
 {{- end -}}
 
-{{/* Percent as the fraction that Envoy takes. */}}
+{{/* A percentage as the fraction that Envoy expects. */}}
 {{- define "gateway.overload.fraction" -}}
 {{- printf "%.2f" (divf . 100) -}}
 {{- end -}}
@@ -88,7 +89,8 @@ triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, threshol
 {{- if .resetStreams.from }}
 - name: envoy.overload_actions.reset_high_memory_stream
   triggers:
-  # The heap shrinks with each stream. The cgroup also counts what the allocator keeps for the next ones, so it comes late.
+  # The heap shrinks with each reset stream. The cgroup also counts memory that the allocator keeps
+  # for later streams, so it reacts late.
   - {{ include "gateway.overload.scaled" (list "envoy.resource_monitors.fixed_heap" .resetStreams.from 100) }}
   {{- if and .resetStreams.pod (eq (include "gateway.overload.monitor" $) "cgroup") }}
   - {{ include "gateway.overload.scaled" (list "envoy.resource_monitors.cgroup_memory" .resetStreams.pod 100) }}
@@ -99,7 +101,8 @@ triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, threshol
 - name: envoy.overload_actions.{{ $name }}
   {{- include "gateway.overload.threshold" (list $ .) | nindent 2 }}
   {{- if eq $key "shrinkHeap" }}
-  # By default the allocator may keep 100 MB, with which a small pod could refuse requests indefinitely.
+  # By default, the allocator may keep 100 MB, so that a small pod could reject requests
+  # indefinitely.
   typed_config:
     "@type": type.googleapis.com/envoy.config.overload.v3.ShrinkHeapConfig
     timer_interval: 1s
@@ -128,9 +131,8 @@ triggers: [{name: {{ include "gateway.overload.trigger" (index . 0) }}, threshol
 {{- end -}}
 
 {{/*
-Which CPU each worker runs on. Envoy pins its first worker to the first CPU that it may use, and so on. On
-CPUs of the pod's own that is right; on shared ones the workers of all pods of a node would meet on the
-first CPUs.
+Which CPU each worker runs on. Envoy pins its first worker to the first CPU that it may use, and so on. This is right
+for exclusive CPUs. On shared CPUs, the workers of all pods on a node would share the first CPUs.
 */}}
 {{- define "gateway.envoy.workers" -}}
 {{- if eq (include "gateway.workers.affinity" .) "on" }}
@@ -138,7 +140,7 @@ enable_worker_cpu_affinity: true
 {{- end }}
 {{- end -}}
 
-{{/* on or off. A worker alone has nothing to be kept apart from. */}}
+{{/* on or off. A single worker gains nothing from pinning. */}}
 {{- define "gateway.workers.affinity" -}}
 {{- $chosen := toString .Values.workers.affinity -}}
 {{- if eq $chosen "auto" -}}

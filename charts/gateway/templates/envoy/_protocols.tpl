@@ -1,10 +1,10 @@
 {{/*
-What long exchanges need, and protocols other than plain HTTP/1.1 from client to replica.
+Settings for long exchanges, and for protocols other than plain HTTP/1.1 from client to replica.
 */}}
 
 {{/*
-A reply may take any time while bytes pass, unless its route has a limit. Takes the root context, a route, one
-of its rules and all services.
+A reply may take any time as long as bytes pass, unless its route has a limit. Takes the root context, a route, one of
+its rules and all services.
 */}}
 {{- define "gateway.envoy.routeTimeouts" -}}
 {{- $root := first . -}}
@@ -14,27 +14,28 @@ of its rules and all services.
 {{- if (index . 2).upgrade -}}
 timeout: 0s
 idle_timeout: {{ include "gateway.seconds" $times.upgraded }}
-# Whatever holds for requests.
+# Everything that applies to requests.
 max_stream_duration: {max_stream_duration: 0s}
 {{- else -}}
 timeout: {{ $whole }}
-# Silence before a reply ends first by the timeout of its attempt, which outlier detection counts.
+# If the replica is silent, the attempt's own timeout fires first, which outlier detection counts.
 idle_timeout: {{ include "gateway.seconds" (ternary (add $times.idleTimeout 1000) 0 (gt (int64 $times.idleTimeout) 0)) }}
-# Of a reply that the replica has finished, but its client does not read.
+# For a reply that the replica has finished but the client does not read.
 flush_timeout: {{ include "gateway.duration" (list $root "listener.timeouts.stream") }}
 {{- if and $times.timeout (eq (get (last .) (first $route.services).cluster).protocol "grpc") }}
-# Also of calls whose client still sends: Envoy's `timeout` begins when the request is complete, and is ignored with
-# this. The client alone ends a call at its deadline (`grpc-timeout`): a second timer would win every second time, and
-# reset a call whose reply has begun.
+# This also limits calls whose client is still sending. Envoy's `timeout` starts only when the
+# request is complete, and this setting overrides it. Only the client ends a call at its deadline
+# (`grpc-timeout`). A second timer would fire first half of the time and reset a call whose reply
+# has begun.
 max_stream_duration: {max_stream_duration: {{ $whole }}}
 {{- end }}
 {{- end -}}
 {{- end -}}
 
 {{/*
-HTTP/1.0 has no chunks, so a proxy in front may have read another end of such a request (RFC 9112 section
-6.1). Routes see neither the version nor Transfer-Encoding, and Envoy overwrites the deadline of a call whose
-route has a timeout. These fields tell them, and go no further. They come from no client.
+HTTP/1.0 has no chunks, so a proxy in front may disagree about where such a request ends (RFC 9112 section 6.1). Routes
+see neither the version nor Transfer-Encoding, and Envoy overwrites the deadline of a call whose route has a timeout.
+These fields carry this information to the routes and no further. Fields with these names from clients are removed.
 */}}
 {{- define "gateway.envoy.marks" -}}
 {{- $reserved := include "gateway.reservedHeaders" . | fromJsonArray -}}
@@ -57,7 +58,7 @@ early_header_mutation_extensions:
 {{- end -}}
 {{- end -}}
 
-{{/* Headers that only the gateway sets, as JSON: it removes a client's, on every route. */}}
+{{/* Headers that only the gateway sets, as JSON. It removes them from client requests on every route. */}}
 {{- define "gateway.reservedHeaders" -}}
 {{- $headers := list -}}
 {{- with .Values.authentication -}}
@@ -79,7 +80,7 @@ early_header_mutation_extensions:
 {{- toJson $headers -}}
 {{- end -}}
 
-{{/* The names of these fields, and what they say. */}}
+{{/* The names of these fields, and their contents. */}}
 {{- define "gateway.marks" -}}
 {{- $marks := dict -}}
 {{- if or .Values.listener.http10 (include "gateway.handshakes" .) -}}
@@ -91,7 +92,7 @@ early_header_mutation_extensions:
 {{- toJson $marks -}}
 {{- end -}}
 
-{{/* Not empty if a route of calls has a timeout, or may in time. */}}
+{{/* Not empty if a gRPC route has a timeout or may have one later. */}}
 {{- define "gateway.limitedCalls" -}}
 {{- include "gateway.dynamic" . -}}
 {{- $services := include "gateway.services" . | fromJson -}}
@@ -111,14 +112,14 @@ early_header_mutation_extensions:
   response_headers_to_add: [{header: {key: connection, value: close}}]
 {{- end -}}
 
-{{/* How the gateway speaks to the replicas of a service. Takes the root context and the protocol. */}}
+{{/* The protocol options for connections to a service's replicas. Takes the root context and the protocol. */}}
 {{- define "gateway.envoy.protocol" -}}
 {{- $streams := int (first .).Values.upstream.http2Streams -}}
 {{- if eq (last .) "http1" -}}
 explicit_http_config:
   http_protocol_options: {}
 {{- else if eq (last .) "auto" -}}
-# As the client speaks.
+# The client's protocol.
 use_downstream_protocol_config:
   http_protocol_options: {}
   http2_protocol_options:
@@ -130,7 +131,7 @@ explicit_http_config:
 {{- end -}}
 {{- end -}}
 
-{{/* Not empty if a service speaks gRPC, or may in time. */}}
+{{/* Not empty if a service uses gRPC or may do so later. */}}
 {{- define "gateway.grpc" -}}
 {{- include "gateway.dynamic" . -}}
 {{- range include "gateway.services" . | fromJson -}}
@@ -138,7 +139,7 @@ explicit_http_config:
 {{- end -}}
 {{- end -}}
 
-{{/* What the gateway replies to a call is a status of gRPC, with the phrase instead of a document. */}}
+{{/* The gateway's own reply to a call is a gRPC status, with the reason phrase instead of a document. */}}
 {{- define "gateway.envoy.grpcReplies" -}}
 - filter: {header_filter: {header: {name: content-type, string_match: {prefix: application/grpc}}}}
   body_format_override: {text_format_source: {inline_string: "%LOCAL_REPLY_BODY%"}}

@@ -1,6 +1,6 @@
 {{/*
-Token buckets of each process. With the scope release, a request takes as many tokens as there are gateways, so all of
-them together pass what one bucket holds. The reply has the form of local replies (_filters.tpl).
+Token buckets in each process. With the release scope, a request takes as many tokens as there are gateways, so all
+gateways together admit what one bucket holds. The reply has the same form as other local replies (_filters.tpl).
 */}}
 {{- define "gateway.envoy.filter.rateLimit" -}}
 {{- with .Values.rateLimit -}}
@@ -27,7 +27,7 @@ them together pass what one bucket holds. The reply has the form of local replie
 {{- end -}}
 {{- end -}}
 
-{{/* The buckets of keys, which are known only after a client is authenticated. */}}
+{{/* The buckets of keys, which are known only after the client is authenticated. */}}
 {{- define "gateway.envoy.filter.keyRateLimits" -}}
 {{- if .Values.rateLimit.enabled -}}
 {{- with .Values.rateLimit.keys -}}
@@ -59,7 +59,8 @@ local_cluster_rate_limit: {}
 {{- end }}
 {{- end -}}
 
-{{/* What gives a request the value of a key. A request without the header or the claim has none, and no such limit. */}}
+{{/* How a request gets the value of a key. A request without the header or the claim has no value and is not limited by
+the key. */}}
 {{- define "gateway.envoy.rateLimit.key" -}}
 {{- if .client -}}
 {remote_address: {}}
@@ -83,12 +84,12 @@ local_cluster_rate_limit: {}
 {{- range $keys }}{{ .claim }}{{ end -}}
 {{- end -}}
 
-{{/* Not empty if limits hold for all gateways together. */}}
+{{/* Not empty if limits apply to all gateways together. */}}
 {{- define "gateway.rateLimit.shared" -}}
 {{- if and (eq .Values.rateLimit.scope "release") (or .Values.rateLimit.enabled (include "gateway.routes.with" (list . "rateLimit"))) }}yes{{ end -}}
 {{- end -}}
 
-{{/* The gateways themselves: Envoy divides limits by the number of these endpoints, which the agent keeps. */}}
+{{/* The gateways themselves. Envoy divides limits by the number of these endpoints, which the agent writes. */}}
 {{- define "gateway.envoy.gateways" -}}
 - name: gateways
   connect_timeout: 1s
@@ -97,7 +98,7 @@ local_cluster_rate_limit: {}
     eds_config: {path_config_source: {path: {{ include "gateway.agent.folder" . }}/gateways.json}}
 {{- end -}}
 
-{{/* The buckets of routes, next to those above. Routes that have one enable the filter. */}}
+{{/* The buckets of routes, in addition to the buckets above. Routes that have one enable the filter. */}}
 {{- define "gateway.envoy.filter.routeRateLimits" -}}
 {{- if include "gateway.dynamic" . }}
 - name: corelane.route_rate_limits
@@ -113,7 +114,7 @@ local_cluster_rate_limit: {}
 {{- end }}
 {{- end -}}
 
-{{/* One for all rules of a route, and one for each of its keys. */}}
+{{/* One bucket for all rules of a route, and one for each of its keys. */}}
 {{- define "gateway.envoy.buckets" -}}
 {{- $route := "{metadata: {descriptor_key: route, metadata_key: {key: corelane, path: [{key: route}]}, source: ROUTE_ENTRY, skip_if_absent: true}}" -}}
 "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
@@ -182,7 +183,7 @@ max_dynamic_descriptors: {{ int .Values.rateLimit.perClient.addresses }}
 {{- end -}}
 {{- end -}}
 
-{{/* The bursts of the keys of a limit, by their names in errors. */}}
+{{/* The bursts of a limit's keys, by their names in errors. */}}
 {{- define "gateway.rateLimit.bursts" -}}
 {{- $found := dict -}}
 {{- $keys := dict -}}

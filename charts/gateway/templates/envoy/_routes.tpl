@@ -1,13 +1,14 @@
 {{/*
-Which request goes where, for each listener: in the configuration, or in the file that the agent keeps. Takes
-the root context and the listener.
+Where each request goes, for each listener. The routes are in the configuration or in the file that the agent writes.
+Takes the root context and the listener.
 */}}
 {{- define "gateway.envoy.routes" -}}
 {{- $listener := .listener -}}
 {{- with .root -}}
 {{- if include "gateway.dynamic" . -}}
 rds: {route_config_name: ingress, config_source: {{ include "gateway.envoy.file" "all_routes" }}}
-{{- /* All listeners have the same; a configuration of many routes would not fit into a ConfigMap twice. */}}
+{{- /* All listeners have the same routes, because a configuration with many routes would not fit into a ConfigMap
+twice. */}}
 {{- else if or (eq $listener "plain") (and (eq $listener "tls") (eq .Values.tls.plain "redirect")) -}}
 route_config: &routes
   {{- include "gateway.envoy.routeConfig" . | nindent 2 }}
@@ -17,14 +18,15 @@ route_config: *routes
 {{- end -}}
 {{- end -}}
 
-{{/* A virtual host for the names of hosts that have the same routes, and in it the rules of each route. */}}
+{{/* A virtual host for the host names that have the same routes, with the rules of each route. */}}
 {{- define "gateway.envoy.routeConfig" -}}
 name: ingress
 {{- if include "gateway.routed" . }}
 # shop.example:8443 is the host shop.example.
 ignore_port_in_host_matching: true
 {{- end }}
-# These are for the gateway alone. After a retry, only the last attempt is known not to have started.
+# Only the gateway uses these headers. After a retry, only the last attempt is known not to have
+# started.
 response_headers_to_remove: [endpoint-load-metrics, endpoint-load-metrics-bin, {{ .Values.upstream.retries.notStartedHeader }}]
 {{- with include "gateway.marks" . | fromJson }}
 request_headers_to_remove: {{ keys . | sortAlpha | toJson }}
@@ -58,8 +60,8 @@ virtual_hosts:
 {{- end }}
 {{- end -}}
 
-{{/* One route of Envoy. Takes the root context, all services, a route, one of its rules, and the retry policies
-that are written: each is written once. */}}
+{{/* One Envoy route. Takes the root context, all services, a route, one of its rules, and the retry policies that
+are already rendered, because each policy is rendered only once. */}}
 {{- define "gateway.envoy.rule" -}}
 {{- $root := .root -}}
 {{- $rule := .rule -}}
@@ -113,12 +115,12 @@ that are written: each is written once. */}}
       {{- include "gateway.envoy.retryPolicy" (list $root $attempts) | nindent 6 }}
     {{- end }}
   {{- if $rule.upgrade }}
-  # HTTP/2 has no such field (RFC 8441 section 5.1), but replicas that speak HTTP/1.1 require it.
+  # HTTP/2 has no such field (RFC 8441 section 5.1), but replicas that use HTTP/1.1 require it.
   request_headers_to_add:
   - header: {key: sec-websocket-key, value: Y29yZWxhbmUtZ2F0ZXdheQ==}
     append_action: ADD_IF_ABSENT
   {{- else if $limited }}
-  # The client's own deadline, in place of the timeout that Envoy has put there.
+  # The client's own deadline, which replaces the timeout that Envoy has set.
   request_headers_to_add:
   - header: {key: grpc-timeout, value: "%REQ(corelane-deadline)%"}
     append_action: OVERWRITE_IF_EXISTS
@@ -137,7 +139,7 @@ that are written: each is written once. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* A prefix ends where a segment of the path does: /orders is not one of /orders2. */}}
+{{/* A prefix ends at a path segment, so /orders does not match /orders2. */}}
 {{- define "gateway.envoy.path" -}}
 {{- $prefix := .prefix | default "" | trimSuffix "/" -}}
 {{- if .exact -}}
@@ -161,7 +163,7 @@ prefix: /
 {{- end -}}
 {{- end -}}
 
-{{/* The mirror sees the host that the service sees; Envoy would add a suffix to it. */}}
+{{/* The mirror sees the same host as the service. By default, Envoy would add a suffix to it. */}}
 {{- define "gateway.envoy.target" -}}
 {{- if eq (len .services) 1 -}}
 cluster: {{ (first .services).cluster }}
@@ -180,8 +182,8 @@ request_mirror_policies:
 {{- end -}}
 {{- end -}}
 
-{{/* The new path takes the place of the prefix or of the exact path. A slash that ends it must not meet the one that
-begins the rest. */}}
+{{/* The new path replaces the prefix or the exact path. If it ends with a slash, that slash must not be followed by the
+slash at the start of the rest. */}}
 {{- define "gateway.envoy.rewrite" -}}
 {{- with .rewrite -}}
 {{- with .host }}
@@ -214,7 +216,7 @@ prefix_rewrite: {{ .path | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Envoy joins two Host lines with a comma and would pass them on; RFC 9112 section 3.2 demands 400. */}}
+{{/* Envoy joins two Host lines with a comma and would pass them on, but RFC 9112 section 3.2 requires 400. */}}
 {{- define "gateway.envoy.severalHosts" -}}
 - name: several-hosts
   match: {prefix: /, headers: [{name: ":authority", string_match: {contains: ","}}]}
@@ -225,9 +227,9 @@ prefix_rewrite: {{ .path | quote }}
 {{- end -}}
 
 {{/*
-What makes a handshake of WebSocket over HTTP/1 a bad one (RFC 6455 section 4.2.1), by matchers of its fields. A replica
-could not tell: Envoy passes neither the version nor chunks, and for clients of HTTP/2 it adds a key. A body
-would be read as the other protocol.
+Matchers for invalid WebSocket handshakes over HTTP/1 (RFC 6455 section 4.2.1). A replica could not detect them, because
+Envoy does not pass on the version or the chunks, and adds a key for HTTP/2 clients. A request body would be read as
+frames of the new protocol.
 */}}
 {{- define "gateway.badHandshakes" -}}
 http-1-0: {name: corelane-version, string_match: {exact: HTTP/1.0}}
@@ -236,7 +238,7 @@ length: {name: content-length, string_match: {safe_regex: {regex: ".*[1-9].*"}}}
 no-key: {name: sec-websocket-key, present_match: true, invert_match: true}
 {{- end -}}
 
-{{/* A filter of the reply turns the status that Envoy gives them into 400 (gateway.envoy.localReplies). */}}
+{{/* A reply filter turns Envoy's status for these handshakes into 400 (gateway.envoy.localReplies). */}}
 {{- define "gateway.envoy.badHandshakes" -}}
 {{- range $name, $bad := include "gateway.badHandshakes" . | fromYaml }}
 - name: handshake-{{ $name }}
@@ -250,7 +252,7 @@ no-key: {name: sec-websocket-key, present_match: true, invert_match: true}
 {{- end }}
 {{- end -}}
 
-{{/* To the same URL by https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
+{{/* Redirects to the same URL with https. 308 keeps the method and the body (RFC 9110 section 15.4.9). */}}
 {{- define "gateway.envoy.redirect" -}}
 route_config:
   name: redirect
@@ -264,15 +266,15 @@ route_config:
       redirect: {https_redirect: true, port_redirect: {{ int .Values.service.httpsPort }}, response_code: PERMANENT_REDIRECT}
 {{- end -}}
 
-{{/* What ends an attempt before its reply begins, and which others follow it. Takes the root context, again or
-once, and the milliseconds of silence. */}}
+{{/* Which failures before the reply begins are retried, and how. Takes the root context, `again` or `once`, and the
+timeout in milliseconds. */}}
 {{- define "gateway.envoy.attempt" -}}
 {{- $again := eq (index . 1) "again" -}}
 {{- if $again -}}
-# A second run does no harm: retry whatever failed before the reply began.
+# These methods can safely run twice, so retry after any failure before the reply begins.
 retry_on: connect-failure,refused-stream,reset,retriable-headers
 {{- else -}}
-# At most one run: retry only if no handler was started.
+# Other methods must run at most once, so retry only if no handler was started.
 retry_on: connect-failure,refused-stream,reset-before-request,retriable-headers
 {{- end }}
 {{- if and $again (first .).Values.upstream.retries.perTryTimeout }}
@@ -282,7 +284,7 @@ per_try_timeout: {{ include "gateway.seconds" (last .) }}
 {{- end }}
 {{- end -}}
 
-{{/* Takes the root context and how often. */}}
+{{/* Takes the root context and the number of retries. */}}
 {{- define "gateway.envoy.retryPolicy" -}}
 {{- $root := first . -}}
 {{- $attempts := last . -}}
@@ -292,7 +294,7 @@ num_retries: {{ int $attempts }}
 retry_back_off:
   base_interval: {{ include "gateway.duration" (list $root "upstream.retries.backOff.base") }}
   max_interval: {{ include "gateway.duration" (list $root "upstream.retries.backOff.max") }}
-# Another replica than those already tried; after so many draws any will do.
+# Prefer a replica that has not been tried. After this many draws, use any replica.
 retry_host_predicate:
 - name: envoy.retry_host_predicates.previous_hosts
   typed_config:

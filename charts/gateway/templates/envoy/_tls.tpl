@@ -1,6 +1,6 @@
 {{/*
-TLS with a certificate from files. Envoy reads them again when something is renamed in their folder, as
-Kubernetes does with the folder of a Secret; a pair that does not fit is not taken.
+TLS with a certificate from files. Envoy rereads them when something is renamed in their folder, as Kubernetes does for
+a Secret, and ignores a pair that does not match.
 */}}
 
 {{/* Takes a list of the root context and the protocols for ALPN. */}}
@@ -25,7 +25,7 @@ common_tls_context:
   {{- end }}
 {{- end -}}
 
-{{/* The file that names the CA of clients to Envoy. */}}
+{{/* The file from which Envoy learns the location of the clients' CA. */}}
 {{- define "gateway.envoy.clients" -}}
 {{- $ca := .Values.tls.clients.files.ca | default "/etc/envoy-clients/ca.crt" -}}
 resources:
@@ -36,12 +36,12 @@ resources:
     watched_directory: {path: {{ dir $ca | quote }}}
 {{- end -}}
 
-{{/* Not empty if clients show certificates. */}}
+{{/* Not empty if clients present certificates. */}}
 {{- define "gateway.tls.clients" -}}
 {{- if and .Values.tls.enabled (ne .Values.tls.clients.mode "none") }}yes{{ end -}}
 {{- end -}}
 
-{{/* Where the files are: as mounted in the pod, or as the values of a local process say. */}}
+{{/* The location of the files: mounted in the pod, or as set in the values of a local process. */}}
 {{- define "gateway.tls.paths" -}}
 {{- if .Values.tls.secret -}}
 {certificate: /etc/envoy-tls/tls.crt, key: /etc/envoy-tls/tls.key, sds: /etc/envoy/certificate.yaml}
@@ -50,7 +50,7 @@ resources:
 {{- end -}}
 {{- end -}}
 
-{{/* The file that names the certificate to Envoy: its secret discovery service. */}}
+{{/* The file from which Envoy learns the location of the certificate (secret discovery service). */}}
 {{- define "gateway.envoy.certificate" -}}
 {{- $paths := include "gateway.tls.paths" . | fromYaml -}}
 resources:
@@ -63,8 +63,8 @@ resources:
 {{- end -}}
 
 {{/*
-HTTP/3: a UDP listener with the certificate of TLS. Packets of a connection that changes its address find
-their worker by the connection's ID, but not another pod.
+HTTP/3: a UDP listener with the TLS certificate. If a client's address changes, its packets still reach the right worker
+through the connection ID, but not if they arrive at another pod.
 */}}
 {{- define "gateway.envoy.http3Listener" -}}
 - name: ingress_http3
@@ -73,7 +73,7 @@ their worker by the connection's ID, but not another pod.
   per_connection_buffer_limit_bytes: {{ int .Values.listener.bufferBytes }}
   udp_listener_config:
     quic_options: {}
-    # Several packets per system call, where the kernel can (UDP_GRO).
+    # Reads several packets per system call if the kernel supports it (UDP_GRO).
     downstream_socket_config: {prefer_gro: true}
   filter_chains:
   - transport_socket:
@@ -96,7 +96,7 @@ http3_protocol_options:
     initial_connection_window_size: {{ int .Values.listener.http2.connectionWindow }}
 {{- end -}}
 
-{{/* What tells clients that there is HTTP/3 (RFC 7838). A filter, because the routes are those of all listeners. */}}
+{{/* Advertises HTTP/3 to clients (RFC 7838). It is a filter, because all listeners share the same routes. */}}
 {{- define "gateway.envoy.altSvc" -}}
 {{- $port := .Values.http3.advertisedPort | default .Values.service.httpsPort | int -}}
 - name: envoy.filters.http.header_mutation

@@ -1,5 +1,5 @@
 {{/*
-The replicas: how they are balanced, judged and limited. How they are found is in _discovery.tpl.
+The replicas: balancing, health and limits. _discovery.tpl describes how they are found.
 */}}
 {{- define "gateway.envoy.upstream" -}}
 {{- $clusters := list -}}
@@ -28,17 +28,18 @@ The replicas: how they are balanced, judged and limited. How they are found is i
   {{- with include "common.milliseconds" (list . "upstream.keepalive.unacknowledged") | int64 }}
   upstream_bind_config:
     socket_options:
-    # TCP_USER_TIMEOUT of IPPROTO_TCP. Without it, the kernel sends a request to a lost node again for 15 minutes,
-    # and keepalive does not probe meanwhile (tcp(7)).
+    # TCP_USER_TIMEOUT of IPPROTO_TCP. Without it, the kernel retransmits a request to a lost node
+    # for 15 minutes, during which keepalive does not send probes (tcp(7)).
     - {level: 6, name: 18, int_value: {{ . }}, state: STATE_PREBIND, description: TCP_USER_TIMEOUT}
   {{- end }}
   typed_extension_protocol_options:
     envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
       "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
       common_http_protocol_options:
-        # Shorter than the server's timeouts.idle: the side that sends next must be the one that closes.
+        # Shorter than the server's timeouts.idle, because the side that sends the next request must
+        # also close the connection.
         idle_timeout: {{ include "gateway.duration" (list . "upstream.idleTimeout") }}
-        # A reply beyond these is a reset for Envoy, and so retried.
+        # Envoy treats a reply that exceeds these limits as a reset and therefore retries it.
         max_headers_count: {{ int .Values.upstream.headers.count }}
         max_response_headers_kb: {{ int .Values.upstream.headers.kib }}
       {{- include "gateway.envoy.protocol" (list . $both.service.protocol) | nindent 6 }}
@@ -51,7 +52,7 @@ The replicas: how they are balanced, judged and limited. How they are found is i
 {{- end -}}
 {{- end -}}
 
-{{/* How replicas are checked; takes the check of a service and that of the upstream. */}}
+{{/* The health check of replicas. Takes the check of a service and the check of the upstream. */}}
 {{- define "gateway.envoy.check" -}}
 {{- if hasKey (first .) "grpc" -}}
 grpc_health_check: {}
@@ -74,48 +75,52 @@ health_checks:
   {{- . | nindent 2 }}
   {{- end }}
   interval: {{ include "gateway.duration" (list $root "upstream.health.interval") }}
-  # Before the first request Envoy would check once a minute.
+  # By default, Envoy would check only once a minute before the first request.
   no_traffic_interval: {{ include "gateway.duration" (list $root "upstream.health.interval") }}
   timeout: {{ include "gateway.duration" (list $root "upstream.health.timeout") }}
   unhealthy_threshold: {{ int .unhealthyThreshold }}
   healthy_threshold: {{ int .healthyThreshold }}
 common_lb_config:
-  # Tell the workers about each change at once; the default gathers changes for a second.
+  # Notify the workers of each change at once. By default, Envoy collects changes for a second.
   update_merge_window: 0s
   healthy_panic_threshold: {value: {{ .panicPercent }}}
-# A replica that discovery no longer names gets no new request, even if something answers there.
+# A replica that discovery no longer lists gets no new requests, even if something still answers at
+# its address.
 ignore_health_on_host_removal: true
 {{- end }}
 {{- with $root.Values.upstream.outliers }}
 outlier_detection:
   interval: 1s
-  # Only failures to talk to a replica in a row eject it: no connection, a reset, or no reply in time, which
-  # Envoy counts as 503 and 504. Its own 5xx count as 500 (gateway.envoy.failures): a replica that sheds load or
-  # answers with errors would take the others down with it. Local failures are not counted apart
-  # (split_external_local_origin_errors), because each request that a silent replica is given would end the row.
+  # Only consecutive connection failures eject a replica: no connection, a reset, or no reply in
+  # time, which Envoy counts as 503 and 504. The replica's own 5xx responses count as 500
+  # (gateway.envoy.failures), because ejecting a replica that sheds load or returns errors would
+  # overload the others. Local failures are not counted separately
+  # (split_external_local_origin_errors), because each request that a silent replica accepts would
+  # reset the count.
   consecutive_gateway_failure: {{ int .consecutiveFailures }}
   enforcing_consecutive_gateway_failure: 100
   enforcing_consecutive_5xx: 0
-  # Statistics over replicas need more of them than a small service has.
+  # Statistics across replicas need more replicas than a small service has.
   enforcing_success_rate: 0
   base_ejection_time: {{ include "gateway.duration" (list $root "upstream.outliers.ejectionTime") }}
   max_ejection_time: {{ include "gateway.duration" (list $root "upstream.outliers.maxEjectionTime") }}
   max_ejection_percent: {{ int .maxPercent }}
   max_ejection_time_jitter: {{ include "gateway.duration" (list $root "upstream.outliers.jitter") }}
   {{- if .failurePercent }}
-  # But one that fails nearly everything does, where there are others: it fails fast, so that it always
-  # has the fewest requests in flight.
+  # If there are other replicas, a replica that fails nearly all of its requests is ejected too.
+  # Because it fails fast, it always has the fewest requests in flight.
   failure_percentage_threshold: {{ int .failurePercent }}
   enforcing_failure_percentage: 100
   failure_percentage_request_volume: {{ int .failureRequests }}
   failure_percentage_minimum_hosts: 2
-  # Its health checks may be good, and would take it back within a second.
+  # Such a replica may pass its health checks, which would return it to rotation within a second.
   successful_active_health_check_uneject_host: false
   {{- end }}
 {{- end -}}
 {{- end -}}
 
-{{/* What counts as a failure: shed load does not, or an overloaded fleet would lose half of its replicas. */}}
+{{/* What counts as a failure. Shed load does not, because otherwise an overloaded fleet would lose half of its
+replicas. */}}
 {{- define "gateway.envoy.failures" -}}
 outlier_detection:
   error_matcher:
@@ -142,8 +147,8 @@ circuit_breakers:
 {{- end -}}
 
 {{/*
-Which replica takes the next request: the policy, its settings, and the hash key of the routes.
-Takes the root context and a service.
+Which replica gets the next request: the policy, its settings, and the routes' hash key. Takes the root context and a
+service.
 */}}
 {{- define "gateway.envoy.balancing" -}}
 {{- $extensions := dict
@@ -170,7 +175,8 @@ load_balancing_policy:
 {{- end -}}
 {{- end -}}
 
-{{/* Of several that have the fewest, one at random: gateways that start together do not agree. */}}
+{{/* Picks at random among replicas with equally few requests, so that gateways that start at the same time do not pick
+the same replica. */}}
 {{- define "gateway.envoy.balancing.least-request" -}}
 selection_method: FULL_SCAN
 {{- end -}}
@@ -205,13 +211,13 @@ consistent_hashing_lb_config: {hash_balance_factor: {{ int . }}}
 slow_start_config:
   slow_start_window: {{ include "gateway.duration" (list $ "upstream.balancing.slowStart.window") }}
   min_weight_percent: {value: {{ int .minWeightPercent }}}
-  # The filter's schema demands a runtime key; nothing sets it.
+  # The filter's schema requires a runtime key, which nothing sets.
   aggression: {default_value: {{ .aggression }}, runtime_key: unset}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* By what ring-hash chooses, for routes to services that have this policy. */}}
+{{/* The key that ring-hash uses, for routes to services with this policy. */}}
 {{- define "gateway.envoy.hashPolicy" -}}
 {{- with .Values.upstream.balancing.ringHash -}}
 hash_policy:
