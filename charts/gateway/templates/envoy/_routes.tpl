@@ -227,9 +227,9 @@ prefix_rewrite: {{ .path | quote }}
 {{- end -}}
 
 {{/*
-Matchers for invalid WebSocket handshakes over HTTP/1 (RFC 6455 section 4.2.1). A replica could not detect them, because
-Envoy does not pass on the version or the chunks, and adds a key for HTTP/2 clients. A request body would be read as
-frames of the new protocol.
+Matchers for invalid WebSocket handshakes over HTTP/1 (RFC 6455 section 4.2.1). A replica could not detect them: Envoy
+does not pass on the version or the chunks. For HTTP/2 clients, it adds a key. A request body would be read as frames of
+the new protocol.
 */}}
 {{- define "gateway.badHandshakes" -}}
 http-1-0: {name: corelane-version, string_match: {exact: HTTP/1.0}}
