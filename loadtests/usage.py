@@ -14,7 +14,7 @@ from tools.errors import ToolError
 
 
 class UsageError(ToolError):
-    """An error of the command line."""
+    """A command-line error."""
 
 
 class Parser(argparse.ArgumentParser):

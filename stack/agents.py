@@ -14,7 +14,7 @@ from stack.programs import program
 
 
 class Agent(Process):
-    """The log has a JSON object in each line."""
+    """The log has a JSON object on each line."""
 
     def __init__(
         self, name: str, argv: Sequence[object], folder: Path, port: int, *, address: str = HOST

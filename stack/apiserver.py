@@ -45,8 +45,8 @@ def own_address() -> str:
 
 
 def pod_security(level: str) -> dict[str, str]:
-    """Namespace labels: the server rejects pods below the level, and templates of such pods cause a
-    warning.
+    """Namespace labels: the server rejects pods that do not meet the level, and warns about
+    templates of such pods.
     """
     return {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn", "audit")}
 
@@ -69,7 +69,7 @@ class Api:
 
     @contextmanager
     def namespace(self, level: str = "restricted") -> Iterator[str]:
-        """A namespace for the caller alone, with a Pod Security level."""
+        """A namespace that only the caller uses, with a Pod Security level."""
         name = f"test-{secrets.token_hex(4)}"
         metadata = {"name": name, "labels": pod_security(level)}
         created = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

@@ -1,4 +1,6 @@
-"""A process with a log: started, awaited until it is ready, stopped, killed, paused and restarted."""
+"""A process with a log, which can be started, awaited until it is ready, stopped, killed, paused
+and restarted.
+"""
 
 import os
 import resource

@@ -1,7 +1,7 @@
 // An open loop of one virtual user, whose rate may change while it runs.
 //
-// k6's own executors for arrival rates take their plan before the run, and their virtual users share
-// no state, so no user knows the overall result. A single user that sends without waiting knows it.
+// k6's own arrival-rate executors need their plan before the run, and their virtual users share no
+// state, so no user sees the overall result. A single user that sends without waiting does.
 
 const TICK_MS = 1;
 

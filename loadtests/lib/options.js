@@ -123,7 +123,7 @@ export function complete() {
     http_req_failed: [{ threshold: 'rate==0', ...early }],
     checks: [{ threshold: 'rate==1', ...early }],
     script_errors: ['count==0'],
-    // Iterations that k6 omitted because the time was over.
+    // Iterations that k6 dropped because no time was left.
     dropped_iterations: ['count==0'],
     http_reqs: ['count>0'],
   };

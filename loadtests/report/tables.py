@@ -127,7 +127,7 @@ def server(run: Run) -> Table:
 
 
 def _quantile(found: dict[str, float], key: str) -> str:
-    """Within the first bucket, interpolation would invent a quantile's digits."""
+    """Within the first bucket, interpolation would produce meaningless digits."""
     value, finest = found.get(key), found.get("finest_ms", 0)
     if value is None:
         return "–"

@@ -1,4 +1,4 @@
-// The knee: the rate climbs until the tail, failures or left-out requests exceed their limit.
+// The knee: the rate rises until the tail latency, failures or dropped requests exceed their limit.
 //
 // The knee is the highest rate of a good step (RULE in lib/knee.js). A bad step is repeated once. Then
 // the search continues between the last good and the first bad rate. Reaching the knee is not a

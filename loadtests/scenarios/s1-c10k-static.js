@@ -1,4 +1,4 @@
-// C10k, S1's test: a page for ten thousand connections at once, with 13,000 requests.
+// C10k, S1's test: 13,000 requests for a page on ten thousand concurrent connections.
 //
 // S1 was run as `ab -n 13000 -c 10000` directly against the server. Every request has its own
 // connection, as with ab without -k. VUS is the number of concurrent connections.

@@ -1,4 +1,4 @@
-// 20,000 simultaneous requests of 4 KiB: S3's test, as far as one k6 can.
+// 20,000 simultaneous requests of 4 KiB: S3's test, as far as one k6 process can run it.
 //
 // S3 published a median of 30 ms and no request over 300 ms. The open-file limit keeps one process
 // below 20,000 connections. Here, VUS connections send requests at the same time, ROUNDS times.

@@ -1,4 +1,4 @@
-// A page, a load and a save at the same time: S3's users, as many as VUS, ten rounds each.
+// A page, a load and a save at the same time: VUS of S3's users, with ten rounds each.
 //
 // `users` is the published test: all users at once, each with a 4 KiB page, a load and a save of
 // its own project, ten times. It is a closed loop, so its figure is the total time. `open` judges

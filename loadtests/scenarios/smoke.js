@@ -1,5 +1,5 @@
-// Every route except /projects, /docs and /openapi.json: a moderate open-loop load, each response checked in full.
-// It does not judge speed, so it has no threshold on latency.
+// A moderate open-loop load on every route except /projects, /docs and /openapi.json, with a full
+// check of each response. It does not judge speed, so it has no latency threshold.
 
 import exec from 'k6/execution';
 

@@ -1,5 +1,5 @@
-// A sudden burst: FACTOR times the load at once, and back again.
-// The burst may be shed; later requests must not be affected.
+// A sudden burst of FACTOR times the load. The burst may be shed, but later requests must not be
+// affected.
 
 import { openLoop } from '../lib/options.js';
 import { one, overload, told } from '../lib/overload.js';

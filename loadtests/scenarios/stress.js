@@ -1,5 +1,5 @@
-// Overload: the rate climbs to FACTOR times the expected load and comes back.
-// Overload may be shed; afterwards latency must be normal again.
+// Overload: the rate rises to FACTOR times the expected load and falls again. The excess may be
+// shed, but afterwards latency must be normal again.
 
 import { openLoop, ramp } from '../lib/options.js';
 import { one, overload, told } from '../lib/overload.js';

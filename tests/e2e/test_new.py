@@ -146,7 +146,7 @@ def answers(url: str) -> bool:
 
 
 def only(replies: Path, text: str) -> bool:
-    """Whether only new programs sent the last responses, which come from all replicas."""
+    """Whether the last responses came from all replicas, and only from new programs."""
     return set(replies.read_text().splitlines()[-20:]) == {text}
 
 

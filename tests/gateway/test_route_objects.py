@@ -444,5 +444,5 @@ def test_a_listener_has_the_certificate_of_another_namespace_while_a_grant_permi
 
 
 def _lines(agent: EndpointsAgent, words: str) -> list[dict]:
-    """Returns the log lines so far that contain these words."""
+    """Returns the current log lines that contain these words."""
     return [json.loads(line) for line in agent.log.read_text().splitlines() if words in line]

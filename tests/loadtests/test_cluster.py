@@ -1,4 +1,4 @@
-"""Merging runner results: sums, extremes, and quantiles that never look too good."""
+"""Merging runner results: sums, extremes, and quantiles that are never too low."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""An exiting agent restores its node only if no agent follows, which its DaemonSet shows."""
+"""An exiting agent restores its node only if its DaemonSet shows that no other agent will replace
+it.
+"""
 
 import json
 import signal

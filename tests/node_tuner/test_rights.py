@@ -65,7 +65,7 @@ class Release:
         return f"{self.namespace}/{self.full}"
 
     def kubeconfig(self, account: str, folder: Path, on: Node | None = None) -> Path:
-        """Writes a kubeconfig like the one of a pod with this account, optionally on a node."""
+        """Writes a kubeconfig with the rights of a pod with this account, optionally on a node."""
         bound: list[str] = []
         if on:
             name, labels = f"agent-{secrets.token_hex(4)}", {"role": "agent"}

@@ -197,8 +197,9 @@ class TestReload:
 
     @pytest.fixture
     def volume(self, tmp_path: Path) -> Callable[[str | None], None]:
-        """Publishes `tokens` as the kubelet publishes a Secret; without a text, makes it a
-        folder."""
+        """Publishes a file named `tokens` as the kubelet publishes a Secret. Without a text,
+        `tokens` is a folder.
+        """
         (tmp_path / "tokens").symlink_to("..data/tokens")
         count = iter(range(100))
 

@@ -51,7 +51,7 @@ def test_a_load_needs_as_many_replicas_as_carry_it(run: Callable) -> None:
     at = told["at"]
     assert at["target_met"] and at["replicas"] == told["replicas_needed"]
     assert 0.99 <= at["in_time"] < 1
-    # A cheap request waits for one expensive request at most.
+    # A cheap request waits for at most one expensive request.
     hello, work = at["kinds"]
     assert hello["p99_seconds"] < 0.0085 < work["p50_seconds"] < work["p99_seconds"]
     again = answer(run("--mix", MIX, "--rps=5000", "--p99=100ms", "--lanes=2", "--json"))

@@ -111,7 +111,8 @@ def serving(
             {writes(within, files)}
             sh -c 'echo $$ >{within}/cgroup.procs; exec {words}' >{LOG} 2>&1 &
             pid=$!
-            # What has ended has no program any more, even before its parent knows.
+            # A process that has exited has no program any more, even before its parent has reaped
+            # it.
             until wget -qO- {ADMIN}/readyz >/run/ready 2>&1 || ! readlink /proc/$pid/exe >/run/exe; do
               usleep 100000
             done
@@ -312,7 +313,7 @@ def test_throttling_by_the_cgroup_and_by_its_parent_is_counted(
         large.write(f"{limited}/cpu.max", "20000 100000")
 
         def all_counted() -> bool:
-            # Throttled requests may be late.
+            # Responses may be late while the server is throttled.
             large.run("wget -qO- 'http://127.0.0.1:8080/work?ops=1000000'")
             return all(shown(server))
 
@@ -368,7 +369,8 @@ while len(kept) < 40:
 before = anonymous()
 for client in kept:
     client.sendall(b"GET /hello HTTP/1.1\\r\\nx: " + b"x" * 100_000)
-# All have been read when nothing is queued any more: the second column of numbers is what the other side has.
+# All data have been read when the queue is empty. The second column of numbers contains the queue
+# of the other side.
 while any(int(line.split()[4].split(":")[1], 16) for line in open("/proc/net/tcp") if ":1F90 " in line):
     time.sleep(0.1)
 print(*(now - then for now, then in zip(anonymous(), before)))

@@ -1,6 +1,7 @@
-// Starts all runners at once, when every one of them has its virtual users and waits; stops them where one is missing.
+// Starts all runners at once, when each of them has created its virtual users and waits. Stops them
+// if one is missing.
 //
-// They wait as `k6 run --paused`, and are controlled by k6's REST API
+// They wait as `k6 run --paused`. This script controls them through k6's REST API
 // (https://grafana.com/docs/k6/latest/misc/k6-rest-api/).
 
 import exec from 'k6/execution';
@@ -18,9 +19,9 @@ export const options = {
   scenarios: {
     start: { executor: 'per-vu-iterations', vus: 1, iterations: 1, maxDuration: `${patience + 30}s` },
   },
-  // Names of pods that are not there yet must be looked up again.
+  // Names of pods that do not exist yet must be looked up again.
   dns: { ttl: '0' },
-  // All at once, not twenty by twenty.
+  // All at once instead of in batches of twenty.
   batch: runners.length,
 };
 

@@ -50,7 +50,7 @@ def settled(subject: Subject, longest: float, measure: Callable[[], Row]) -> Row
 class CompetitorsBed(TestBed):
     found: dict[str, Path] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    """Why competitors could not be built."""
+    """The reasons why competitors could not be built."""
     folder: Path = Path()
 
     def competitor(self, name: str) -> Competitor:

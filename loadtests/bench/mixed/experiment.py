@@ -276,7 +276,7 @@ COSTS = (
 TIMES_OF = tuple(Figure(f"{name}, ms", f"server.{name}", brief=True) for name in HISTOGRAMS)
 
 CURVE = ("50", "90", "99", "99.9", "99.99")
-"""Percentiles in the chart, whose axis shows nines."""
+"""Percentiles in the chart. Its axis has equal steps for 90%, 99% and 99.9%."""
 
 
 def _tasks(record: Record) -> dict[str, Task]:

@@ -156,8 +156,8 @@ fn suggest(error: &mut clap::Error, command: &Command) {
     }
 }
 
-/// Ignores empty variables and letter case. The help hides the values of variables, which may be
-/// secrets.
+/// Ignores empty variables and the letter case of values. The help hides the values of variables,
+/// which may be secrets.
 fn tolerant(command: Command) -> Command {
     let of_flag = |flag: Arg| {
         let flag = flag.hide_env_values(true);

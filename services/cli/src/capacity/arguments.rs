@@ -12,7 +12,7 @@ use corelane_service::value;
 use super::source::Source;
 use super::text;
 
-/// Predict how much load a replica can carry and how many replicas a load needs
+/// Predict how much load a replica can handle and how many replicas a load needs
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: corelane capacity --mix \"GET /hello=90%, GET /work=10%:7ms\" --rps 5000 --p99 50ms\n\n\

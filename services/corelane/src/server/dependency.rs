@@ -55,7 +55,7 @@ impl Dependency {
     }
 
     /// Reports the dependency as unusable. Operators read the reason, so it must not contain
-    /// secrets. Repeated calls change only the reason.
+    /// secrets. Further calls change only the reason.
     pub fn down(&self, reason: impl Into<String>) {
         let reason = reason.into();
         let mut down = lock(&self.view.down);

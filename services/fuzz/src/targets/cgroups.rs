@@ -75,8 +75,8 @@ fn quota(text: &str) {
 
 /// The directories of a controller's files, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
 ///
-/// Each directory is the parent of the one before, up to the mount point. A mount point survives
-/// the kernel's escapes unchanged, whatever characters it contains.
+/// Each directory is the parent of the one before, up to the mount point. Any mount point is parsed
+/// correctly from the kernel's escaped form, whatever characters it contains.
 ///
 /// The input is one file, a `---` line and the other file.
 pub(super) const CGROUP_PLACE: Target = Target {

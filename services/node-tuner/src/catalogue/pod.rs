@@ -186,7 +186,7 @@ pub(super) static KNOBS: &[Knob] = &[
     Knob {
         name: "net.ipv4.tcp_notsent_lowat",
         summary: "Number of unsent bytes above which a socket is not writable",
-        reason: "Server and gateway set it for each socket",
+        reason: "The server and the gateway set it for each socket",
         risk: "More wake-ups",
         ..LEFT
     },

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) enum Departure {
     /// Another agent follows, so the node stays tuned.
     Replaced,
-    /// No agent follows, for this reason.
+    /// No other agent replaces this one, for the given reason.
     Last(&'static str),
     /// The node stays tuned, because a wrong guess would change a node under load in each rollout.
     Unknown(String),

@@ -53,8 +53,8 @@ impl Examiner {
     ///
     /// A *stranger* is a container that the API server does not list. A stranger that is not in
     /// `before` is ignored, because a container that is being created may briefly run on every CPU.
-    /// If it is still there in the next pass, it counts. In the first pass (`None`), all strangers
-    /// count. Also returns the strangers of this pass.
+    /// A stranger that is still there in the next pass counts. In the first pass (`None`), all
+    /// strangers count. Also returns the strangers of this pass.
     pub(crate) fn examine(
         &self,
         pods: &[Pod],

@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::random::Random;
 
-/// A connection that demands a `wants` share of a lane's time, with requests that take `cost`
+/// A connection that needs the share `wants` of a lane's time, with requests that take `cost`
 /// seconds.
 #[derive(Clone, Copy, Debug)]
 struct SimulatedClient {

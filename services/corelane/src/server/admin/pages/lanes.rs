@@ -34,7 +34,7 @@ impl Display for Percent {
     }
 }
 
-/// A counter. The script writes its rate next to it.
+/// A counter. The page's script writes the counter's rate next to it.
 struct Counter<'a>(&'a str, u64);
 
 impl Display for Counter<'_> {
