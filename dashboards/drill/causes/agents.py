@@ -96,7 +96,7 @@ def pass_failed(place: Place) -> Iterator[Labels]:
     journal.write_text(whole)
 
 
-@drill("CorelaneNodeTunerDown", how="the agent gets SIGSTOP, then SIGCONT")
+@drill("CorelaneNodeTunerDown", how="the agent is paused with SIGSTOP, then resumed")
 def tuner_stopped(place: Place) -> Iterator[Labels]:
     agent = _prepared(place, _tree(place))
     place.begins()
@@ -107,7 +107,7 @@ def tuner_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayAgentDown",
-    how="the gateway's agent gets SIGKILL, then restarts",
+    how="the gateway's agent is killed with SIGKILL, then restarts",
     whole=True,
 )
 def gateway_agent_killed(place: Place) -> Iterator[Labels]:
@@ -118,7 +118,9 @@ def gateway_agent_killed(place: Place) -> Iterator[Labels]:
     agent.start()
 
 
-@drill("CorelaneEndpointsStale", how="the API server gets SIGSTOP, then SIGCONT", whole=True)
+@drill(
+    "CorelaneEndpointsStale", how="the API server is paused with SIGSTOP, then resumed", whole=True
+)
 def api_server_stopped(place: Place) -> Iterator[Labels]:
     server = place.platform.parts["kube-apiserver"]
     place.begins()
@@ -187,7 +189,7 @@ def pod_with_quota(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelanePodNotPinned",
-    how="another pod may use the CPU of a pod with exclusive CPUs, then no longer",
+    how="another pod is allowed to use the CPU of a pod with exclusive CPUs, then no longer allowed",
     whole=True,
 )
 def pod_with_company(place: Place) -> Iterator[Labels]:

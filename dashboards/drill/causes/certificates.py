@@ -63,7 +63,7 @@ def _replaced(place: Place, change: Callable[[Path], object]) -> Iterator[Labels
 
 @drill(
     "CorelaneCertificateExpiry/warning",
-    how="a replica gets a certificate that expires within a (shortened) week, then a one-year certificate",
+    how="a replica gets a certificate that expires within a week (shortened), then a one-year certificate",
 )
 def certificate_of_a_week(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, WEEK / 2))
@@ -71,7 +71,7 @@ def certificate_of_a_week(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneCertificateExpiry/critical",
-    how="a replica gets a certificate that expires within a (shortened) day, then a one-year certificate",
+    how="a replica gets a certificate that expires within a day (shortened), then a one-year certificate",
 )
 def certificate_of_a_day(place: Place) -> Iterator[Labels]:
     yield from _replaced(place, lambda folder: write(folder, DAY / 2))

@@ -15,7 +15,9 @@ from stack.gateway import Gateway
 from stack.http import ask
 
 
-@drill("CorelaneGatewayDown/warning", how="one of two gateways gets SIGSTOP, then SIGCONT")
+@drill(
+    "CorelaneGatewayDown/warning", how="one of two gateways is paused with SIGSTOP, then resumed"
+)
 def gateway_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     gateway = place.gateway(server)
@@ -26,7 +28,7 @@ def gateway_stopped(place: Place) -> Iterator[Labels]:
     gateway.process.signal(signal.SIGCONT)
 
 
-@drill("CorelaneGatewayDown/critical", how="the only gateway gets SIGSTOP, then SIGCONT")
+@drill("CorelaneGatewayDown/critical", how="the only gateway is paused with SIGSTOP, then resumed")
 def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway = place.gateway(place.server())
     place.begins()
@@ -35,7 +37,7 @@ def gateways_stopped(place: Place) -> Iterator[Labels]:
     gateway.process.signal(signal.SIGCONT)
 
 
-@drill("CorelaneNoHealthyReplica", how="the only replica gets SIGKILL, then restarts")
+@drill("CorelaneNoHealthyReplica", how="the only replica is killed with SIGKILL, then restarts")
 def no_replica(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.gateway(server)
@@ -45,7 +47,11 @@ def no_replica(place: Place) -> Iterator[Labels]:
     server.start()
 
 
-@drill("CorelaneReplicaUnhealthy", how="one of two replicas gets SIGSTOP, then SIGCONT", fires=300)
+@drill(
+    "CorelaneReplicaUnhealthy",
+    how="one of two replicas is paused with SIGSTOP, then resumed",
+    fires=300,
+)
 def replica_unhealthy(place: Place) -> Iterator[Labels]:
     servers = [place.server(pod=f"server-{index}") for index in range(2)]
     place.gateway(*servers)
@@ -57,7 +63,7 @@ def replica_unhealthy(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneGatewayRetries",
-    how="a direct client occupies the only slot of one of two replicas, which sheds the gateway's requests, then the client leaves",
+    how="a direct client occupies the only slot of one of two replicas, so that the replica sheds the gateway's requests, then the client disconnects",
 )
 def retries(place: Place) -> Iterator[Labels]:
     small = ("--faults", "on", "--lanes", "1", "--limits.slots", "1", "--limits.queue", "0")
@@ -73,7 +79,7 @@ def retries(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneAuthorizationUnavailable",
-    how="the service of external authorization gets SIGSTOP, then SIGCONT",
+    how="the external authorization service is paused with SIGSTOP, then resumed",
 )
 def authorization_stopped(place: Place) -> Iterator[Labels]:
     decider = place.server(pod="server-1")

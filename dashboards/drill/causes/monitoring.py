@@ -96,7 +96,7 @@ def alertmanager(place: Place, number: int) -> None:
     place.stack.enter_context(running("alertmanager", argv, folder))
 
 
-@drill("CorelaneTargetDown", how="a Prometheus gets SIGSTOP, then SIGCONT")
+@drill("CorelaneTargetDown", how="a Prometheus is paused with SIGSTOP, then resumed")
 def prometheus_stopped(place: Place) -> Iterator[Labels]:
     watcher = prometheus(place)
     place.begins()

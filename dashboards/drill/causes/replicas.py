@@ -23,7 +23,7 @@ from stack.process import running
 from tools.resolve import tool
 
 
-@drill("CorelaneReplicaDown", how="a replica gets SIGKILL, then restarts")
+@drill("CorelaneReplicaDown", how="a replica is killed with SIGKILL, then restarts")
 def replica_killed(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -32,7 +32,7 @@ def replica_killed(place: Place) -> Iterator[Labels]:
     server.start()
 
 
-@drill("CorelaneReplicaDown", how="a replica gets SIGSTOP, then SIGCONT")
+@drill("CorelaneReplicaDown", how="a replica is paused with SIGSTOP, then resumed")
 def replica_stopped(place: Place) -> Iterator[Labels]:
     server = place.server()
     place.begins()
@@ -43,7 +43,7 @@ def replica_stopped(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneReplicaRestarting",
-    how="a replica gets SIGKILL every few seconds, then stays up",
+    how="a replica is killed every few seconds, then stays up",
 )
 def replica_restarts(place: Place) -> Iterator[Labels]:
     server = place.server()
@@ -104,7 +104,7 @@ def stall(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneShedding",
-    how="four clients send 300 ms requests (fault injection) to one slot without a queue, then three clients leave",
+    how="four clients send 300 ms requests (fault injection) to one slot without a queue, then three clients disconnect",
 )
 def shedding(place: Place) -> Iterator[Labels]:
     server = place.server("--faults", "on", "--limits.slots", "1", "--limits.queue", "0")
@@ -152,7 +152,7 @@ use, so with a lower limit it could never reach 80%.
 
 @drill(
     "CorelaneOpenFilesHigh",
-    how="connections use 83% of a replica's open files, then close",
+    how="connections use 83% of a replica's open file limit, then close",
 )
 def files_high(place: Place) -> Iterator[Labels]:
     few = ("sh", "-ec", f'ulimit -n {FILES} && exec "$@"', "sh")
@@ -190,7 +190,7 @@ BURN = "100ms"
     "CorelaneQueueLong",
     "CorelaneExpectedWait",
     "CorelaneCapacityShort",
-    how="eight clients send requests of 100 ms CPU time (fault injection) to a lane with one slot and a queue of ten, then stop",
+    how="eight clients send requests that each use 100 ms of CPU time (fault injection) to a lane with one slot and a queue of ten, then stop",
     fires=300,
     busy=True,
 )
@@ -206,7 +206,7 @@ def lane_full(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneSlowLaneStarving",
-    how="eight clients saturate a lane with 10 ms requests and eight others its slow lane with 50 ms requests (fault injection), then all stop",
+    how="eight clients saturate a lane with 10 ms requests, and eight others saturate its slow lane with 50 ms requests (fault injection), then all stop",
     fires=300,
     busy=True,
 )
@@ -291,7 +291,7 @@ BOTH = {"latency": {"fixed": "400ms", "jitter": "0s"}}
     "CorelaneGatewayErrors/critical",
     "CorelaneRouteErrors/warning",
     "CorelaneRouteErrors/critical",
-    how="10% of 20 requests per second get 500 (fault injection), then good requests lower the share below 0.1%",
+    how="10% of 20 requests per second fail with 500 (fault injection), then good requests lower the share below 0.1%",
     resolves=300,
     busy=True,
 )

@@ -17,7 +17,7 @@ const HANDSHAKES: Family = Family::counter(
 
 const RELOADS: Family = Family::counter(
     "corelane_tls_reloads",
-    "Reloads of changed certificate files by result; after a failure the old one stays in use",
+    "Reloads of changed certificate files by result; after a failure, the old certificate stays in use",
 );
 
 const UP_TO_DATE: Family = Family::gauge(

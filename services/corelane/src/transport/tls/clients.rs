@@ -100,7 +100,7 @@ impl Verifier {
         self.allow.iter().find(named).cloned().ok_or_else(|| {
             let names = parsed.valid_uri_names().chain(parsed.valid_dns_names());
             let names = names.collect::<Vec<_>>();
-            tracing::debug!(?names, "the certificate of a TLS client names no allowed identity");
+            tracing::debug!(?names, "a TLS client's certificate names no allowed identity");
             CertificateError::ApplicationVerificationFailure.into()
         })
     }
