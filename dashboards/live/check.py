@@ -173,8 +173,8 @@ the query runs.
 
 
 def main() -> int:
-    """Plays the story, runs all queries, and reports queries without data; returns 1 if there are
-    any.
+    """Runs the script of faults and all queries, and reports queries without data; returns 1 if
+    there are any.
     """
     dashboards = boards.load()
     with stage(options("check-dashboards")) as platform:

@@ -205,7 +205,7 @@ def test_routes_come_change_and_go_without_a_lost_request(
             objects.delete("httproute", "two")
             load.wait_for(50, "one")
             load.wait_for(50, "two")
-            # It is no longer served, but receives no requests either.
+            # Envoy removes the cluster of `one`, which no longer receives requests.
             objects.apply(objects.route_object("one", rule(two, path="/hello")))
             load.wait_for(50, "two")
             gone = [each for each in objects.folder.glob(f"{here}_one_80.json")]

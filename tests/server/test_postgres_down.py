@@ -126,7 +126,7 @@ def test_hanging(
     serves_the_rest(server)
     mortal.thaw()
     connected(server)
-    # The timeout may also hit a busy machine.
+    # On a busy machine, the short timeout may fail a few more requests.
     becomes(lambda: writer.save(server, {"name": "p"}).status, 201)
 
 

@@ -118,7 +118,7 @@ def test_a_save_that_waits_too_long_is_503(
         # On a busy machine, a save may time out before the writer tries to lock.
         lock = "another process, such as a replica that is stopped, keeps the lock"
         eventually(lambda: lock in problem(save(server), 503, "database-unavailable")["detail"])
-    # The timeout may also hit a busy machine.
+    # On a busy machine, the short timeout may fail a few more requests.
     becomes(lambda: save(server).status, 201)
     assert len(database.rows()) == 1, "what was answered 503 was saved"
 

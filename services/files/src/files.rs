@@ -367,7 +367,7 @@ mod tests {
             }
             let redirected = later(get(&files, "folder")).await;
             assert_eq!(redirected.status(), StatusCode::PERMANENT_REDIRECT);
-            // A name that merely ends like an index is not an index, and an index is not a folder.
+            // A name that only ends like an index is not an index, and neither is a folder.
             fs::create_dir_all(root.join("myindex.html/index.html")).expect("folders");
             let redirected = later(get(&files, "myindex.html")).await;
             assert_eq!(redirected.headers()[LOCATION], "./myindex.html/");

@@ -250,7 +250,7 @@ fn node_tuning(workloads: &[Value]) -> Check {
     match tuner {
         Some(tuner) => Subject::NodeTuning.passed(format!("installed as {}", name(tuner))),
         None => Subject::NodeTuning.warning(
-            "not installed, so nobody knows whether pods have exclusive CPUs",
+            "not installed, so it is unknown whether pods have exclusive CPUs",
             "helm install node-tuning charts/node-tuning --namespace node-tuning --create-namespace",
         ),
     }
