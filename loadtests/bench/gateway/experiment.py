@@ -11,15 +11,20 @@ from loadtests.bench.experiment.base import Experiment
 from loadtests.bench.experiment.page import Figure, Page, verdict
 from loadtests.bench.experiment.plan import Plan, Row, Task
 from loadtests.bench.experiment.record import Record
-from loadtests.bench.experiment.servers import Running, running
+from loadtests.bench.experiment.servers import STATIC, Running, running
 from loadtests.bench.gateway import proxies
-from loadtests.bench.gateway.proxies import GATEWAY, MINIMAL, PoolBed, Proxy, pooled
+from loadtests.bench.gateway.proxies import EACH, GATEWAY, MINIMAL, MUTUAL, PoolBed, Proxy, pooled
 from loadtests.usage import positive
 
 TARGET = 1.15
 
 RATE_SHARE = 0.5
 """Open-loop rate, relative to minimal Envoy's throughput in the closed loop."""
+
+ENCRYPTED = 1.08
+"""Limit of the CPU time of gateway and replica with mutual TLS, relative to plaintext."""
+
+PAGE = {"page": "/static/4k.txt", "file": STATIC / "4k.txt"}
 
 LOOPS = {"open": "At the same rate", "closed": "As fast as they can"}
 
@@ -31,6 +36,20 @@ FIGURES = (
     Figure("requests/s", "requests_per_second", 0, brief=True),
     Figure("proxy's CPU busy", "busy", brief=True),
     Figure("p99, ms", "latency_us.hello.99", 2, 1e-3),
+)
+
+
+PAIRS = {"files": "4 KiB files at the same rate", "connections": "A connection per request"}
+"""Loads that only the gateway with and without mutual TLS gets."""
+
+FEWER, LEAST = 20, 50
+"""Divisor of the rate if each request has a handshake, and the lowest such rate."""
+
+BOTH = (
+    Figure("gateway, µs/request", "cpu_us"),
+    Figure("replica, µs/request", "beside_us"),
+    Figure("both, µs/request", "both_us"),
+    Figure("requests/s", "requests_per_second", 0),
 )
 
 
@@ -60,10 +79,19 @@ class Gateway(Experiment):
             yield bed
 
     def measure(self, bed: PoolBed, task: Task, number: int) -> Iterator[Row]:
-        proxy = proxies.compared(task["proxy"], bed.rendered, bed.endpoints)
+        name, loops = task["proxy"], ("closed", "open")
+        encrypted = name.startswith(MUTUAL)
+        config = bed.encrypted if encrypted else bed.rendered
+        if name in (GATEWAY, MUTUAL):
+            proxy, loops = proxies.envoy(name, config), (*loops, "files")
+        elif name.endswith(EACH):
+            proxy = proxies.envoy(name, proxies.with_a_connection_each(config))
+            loops = ("connections",)
+        else:
+            proxy = proxies.compared(name, bed.rendered, bed.endpoints)
         with running(proxy, bed.programs, [bed.cpus[0]]) as process:
-            for loop in ("closed", "open"):
-                yield turn(self, bed, process, loop, number)
+            for loop in loops:
+                yield turn(self, bed, process, loop, number, encrypted=encrypted)
 
     def brief(self, row: Row) -> str:
         rate = row["requests_per_second"]
@@ -74,11 +102,20 @@ class Gateway(Experiment):
             arms = {"proxy": GATEWAY}, {"proxy": MINIMAL}
             if ratios := record.ratios("cpu_us", *arms, loop=loop):
                 yield f"{title}: CPU time × {MINIMAL}: {verdict(ratios, TARGET)}."
+        arms = {"proxy": MUTUAL}, {"proxy": GATEWAY}
+        if ratios := record.ratios("both_us", *arms, loop="files"):
+            yield f"{PAIRS['files']}: CPU time with mutual TLS × plaintext: {verdict(ratios, ENCRYPTED)}."
 
     def report(self, page: Page, record: Record) -> None:
         for loop, title in LOOPS.items():
             page.section(title)
             page.figures("", page.lines("proxy", loop=loop), *FIGURES)
+        page.section("Mutual TLS")
+        for loop, title in {**LOOPS, **PAIRS}.items():
+            lines = page.lines("proxy", loop=loop)
+            pair = {it: lines[it] for it in lines if it.startswith((GATEWAY, MUTUAL))}
+            pair = {it: at for it, at in pair.items() if it.removesuffix(EACH) in (GATEWAY, MUTUAL)}
+            page.figures(title, pair, *BOTH)
         costs = [Figure(f"{LOOPS[loop]}, µs", "cpu_us", where={"loop": loop}) for loop in LOOPS]
         page.chart("CPU time of a request in each proxy", page.lines("proxy"), *costs)
 
@@ -90,11 +127,19 @@ def rate(of: Experiment, bed: PoolBed, proxy: Proxy) -> float:
     return max(1.0, RATE_SHARE * reached // 1000) * 1000
 
 
-def turn(of: Experiment, bed: PoolBed, process: Running, loop: str, seed: int) -> Row:
+def turn(
+    of: Experiment, bed: PoolBed, process: Running, loop: str, seed: int, *, encrypted: bool = False
+) -> Row:
     seconds, counts = bed.plan.seconds(of.seconds), Counters()
     options = {"seconds": seconds, "warm_up": seconds / 3}
-    if loop == "open":
-        options |= {"rate": bed.facts["rate"], "seed": seed}
-    during = counts.of(process.pids)
-    row = bed.load(process, loop, beside=bed.pool, during=during, **options)
-    return {"loop": loop, **row, **counts.per_request(row["requests"])}
+    if loop == "files":
+        options |= PAGE
+    if loop != "closed":
+        rate = bed.facts["rate"]
+        rate = max(LEAST, rate / FEWER) if loop == "connections" else rate
+        options |= {"rate": rate, "seed": seed}
+    during, pool = counts.of(process.pids), bed.guarded if encrypted else bed.pool
+    mode = "closed" if loop == "closed" else "open"
+    row = bed.load(process, mode, beside=pool, during=during, **options)
+    both = row["cpu_us"] + row["beside_us"]
+    return {"loop": loop, **row, "both_us": both, **counts.per_request(row["requests"])}

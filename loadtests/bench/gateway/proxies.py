@@ -17,6 +17,7 @@ from loadtests.bench.experiment.plan import Plan, TestBed
 from loadtests.bench.experiment.servers import Replica, Running, Startable, running
 from local import render
 from stack import HOST
+from stack.credentials import SecretFolder, authority
 
 PORT = "@PORT@"
 
@@ -37,9 +38,10 @@ def configuration(
     pool: Sequence[Endpoint],
     chart: Path = render.CHART,
     more: Mapping[str, object] | None = None,
+    beside: Sequence[Path] = (),
 ) -> dict:
     """The chart's configuration for a pool; the port is a placeholder. `more` contains additional
-    values.
+    values. Also writes these files of the chart's configuration.
     """
     endpoints = [
         {"address": HOST, "port": replica.port, "adminPort": replica.admin_port} for replica in pool
@@ -55,6 +57,8 @@ def configuration(
         json.dump(values, file)
         file.flush()
         text = render.envoy(Path(file.name), tools, chart=chart)
+        for each in beside:
+            each.write_text(render.envoy(Path(file.name), tools, each.name, chart))
     argv = [tools["supervisord"].parent / "python", "-c", TO_JSON]
     result = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(result.stdout)
@@ -94,6 +98,14 @@ def without_log(config: dict) -> dict:
     return found
 
 
+def with_a_connection_each(config: dict) -> dict:
+    found = copy.deepcopy(config)
+    (cluster,) = (it for it in found["static_resources"]["clusters"] if it["name"] == "server")
+    (options,) = cluster["typed_extension_protocol_options"].values()
+    options["common_http_protocol_options"]["max_requests_per_connection"] = 1
+    return found
+
+
 def with_full_log(config: dict) -> dict:
     found = copy.deepcopy(config)
     for sink in connection_manager(found)["access_log"]:
@@ -114,20 +126,35 @@ class PoolBed(TestBed):
     pool: Sequence[Running] = ()
     endpoints: Sequence[Endpoint] = ()
     rendered: dict = field(default_factory=dict)
+    guarded: Sequence[Running] = ()
+    """Replicas that accept only the gateway."""
+    encrypted: dict = field(default_factory=dict)
+    """The chart's configuration with mutual TLS."""
+
+
+def _pool(replicas: Sequence[Replica], servers: Sequence[Running]) -> list[Endpoint]:
+    pairs = zip(servers, replicas, strict=True)
+    return [Endpoint(server.port, replica.admin_port) for server, replica in pairs]
 
 
 @contextlib.contextmanager
 def pooled(plan: Plan) -> Iterator[PoolBed]:
-    programs = builds.obtain(plan.server, plan.profile, tools=TOOLS)
+    programs = builds.obtain(plan.server, plan.profile, tools=(*TOOLS, "openssl"))
     cpus = servers.first_cpus(2)
     with contextlib.ExitStack() as stack:
         # All replicas share a CPU, so no replica pins its lanes.
-        replicas = [Replica(pin="off") for _ in range(REPLICAS)]
-        pool = [stack.enter_context(running(one, programs, [cpus[1]])) for one in replicas]
-        endpoints = [
-            Endpoint(server.port, replica.admin_port)
-            for server, replica in zip(pool, replicas, strict=True)
-        ]
+        static = ("--static.root", str(servers.STATIC))
+        replicas = [Replica(static, pin="off") for _ in range(REPLICAS)]
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        flags = _secrets(folder)
+        secret = [Replica((*static, *flags), pin="off", probe=None) for _ in range(REPLICAS)]
+        start = lambda one: stack.enter_context(running(one, programs, [cpus[1]]))
+        pool, guarded = [start(one) for one in replicas], [start(one) for one in secret]
+        endpoints = _pool(replicas, pool)
+        mtls = {"enabled": True, "files": {"folder": f"{folder}/gateway", "sds": str(folder)}}
+        values = {"mtls": mtls, "upstream": {"identity": "replica"}}
+        files = [folder / f"mtls-{name}.yaml" for name in ("certificate", "ca")]
+        found = configuration(programs.tools, _pool(secret, guarded), more=values, beside=files)
         yield PoolBed(
             plan,
             cpus,
@@ -136,7 +163,23 @@ def pooled(plan: Plan) -> Iterator[PoolBed]:
             pool=pool,
             endpoints=endpoints,
             rendered=configuration(programs.tools, endpoints),
+            guarded=guarded,
+            encrypted=found,
         )
+
+
+def _secrets(folder: Path) -> tuple[str, ...]:
+    """Writes a certificate for each side; returns the flags of a replica."""
+    ca = authority(folder, "ca")
+    for name in ("gateway", "replica"):
+        pair = ca.issue(f"DNS:{name}")
+        files = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca.certificate}
+        SecretFolder(folder / name).put(files)
+    own = {"certificate": "tls.crt", "key": "tls.key", "clients.ca": "ca.crt"}
+    flags = [
+        word for key, name in own.items() for word in (f"--tls.{key}", f"{folder}/replica/{name}")
+    ]
+    return (*flags, "--tls.clients.allow", "gateway")
 
 
 MINIMAL = "minimal Envoy"
@@ -144,12 +187,23 @@ LEAN = "lean Envoy"
 GATEWAY = "Corelane's gateway"
 NGINX = "nginx"
 HAPROXY = "HAProxy"
+MUTUAL = f"{GATEWAY} with mutual TLS"
+EACH = " on a connection each"
 SILENT = f"{GATEWAY} without a log"
 LOGS = " with full log"
 
 NAMES = (
     *(MINIMAL, LEAN, SILENT, NGINX, HAPROXY),
-    *(GATEWAY, MINIMAL + LOGS, GATEWAY + LOGS, NGINX + LOGS, HAPROXY + LOGS),
+    *(
+        GATEWAY,
+        MUTUAL,
+        GATEWAY + EACH,
+        MUTUAL + EACH,
+        MINIMAL + LOGS,
+        GATEWAY + LOGS,
+        NGINX + LOGS,
+        HAPROXY + LOGS,
+    ),
 )
 
 HERE = Path(__file__).resolve().parent

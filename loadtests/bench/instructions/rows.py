@@ -167,9 +167,25 @@ ROWS = (
         settings=Settings(tls=True),
     ),
     _plain("hello on a connection each", "accepted and closed", HELLO, body=HELLO_BODY, kept=False),
+    _plain(
+        "hello on a mutual TLS connection each",
+        "with a full handshake, in which the client has a certificate, too",
+        HELLO,
+        body=HELLO_BODY,
+        connect=lambda port, lane: Http1(port, lane, trusting()),
+        settings=Settings(tls=True, mutual=True),
+        kept=False,
+    ),
     _plain("div", "`GET /div/4`", request("/div/4"), body=b"2"),
     _plain("work", "`GET /work?ops=1`", request("/work?ops=1"), body=b"6c576fac43fd007c\n"),
     _plain("file-4k", "`GET /static/4k.txt`", request("/static/4k.txt")),
+    _plain(
+        "file-4k TLS",
+        "TLS 1.3",
+        request("/static/4k.txt"),
+        connect=lambda port, lane: Http1(port, lane, trusting()),
+        settings=Settings(tls=True),
+    ),
     Row("file-4k unchanged", "with the file's ETag: 304", 304, _unchanged, body=b""),
     _plain("not found", "`GET /nothing`", request("/nothing"), 404),
     Row(
@@ -227,6 +243,8 @@ def instructions(row: Row, programs: Programs, requests: int) -> int:
             programs.valgrind, programs.server, row.settings, programs.pem, folder
         ) as server:
             client = row.connect(server.port, server.lane)
+            if row.settings.mutual:
+                client.tls.load_cert_chain(*programs.pem)
             asked = row.ask(client)
             for _ in range(requests // row.together):
                 for reply in client.ask(asked, row.together):

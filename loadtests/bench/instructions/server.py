@@ -40,6 +40,8 @@ LANE = "lane-0"
 class Settings:
     database: bool = False
     tls: bool = False
+    mutual: bool = False
+    """Admits only the server's own certificate as a client."""
     slowly: bool = False
     """Also counts cache misses, which no one reads: see rows.py."""
 
@@ -121,6 +123,8 @@ def _argv(program: Path, settings: Settings, pem: Pem, folder: Path, port: int) 
         argv += ["--database.path", str(folder / "projects.db"), "--auth.tokens", str(tokens)]
     if settings.tls:
         argv += ["--tls.certificate", str(pem[0]), "--tls.key", str(pem[1])]
+    if settings.mutual:
+        argv += ["--tls.clients.ca", str(pem[0]), "--tls.clients.allow", "bench"]
     return argv
 
 
