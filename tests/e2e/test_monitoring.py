@@ -143,7 +143,7 @@ def groups(prometheus: Api) -> dict[str, dict]:
 
 
 def expressions(groups: Iterable[dict]) -> Iterator[str]:
-    """Recording rules with the rules they depend on substituted."""
+    """Recording rules, with recorded series replaced with their expressions."""
     for group in groups:
         known: dict[str, str] = {}
         for rule in group["rules"]:

@@ -187,7 +187,7 @@ def test_what_cannot_be_judged_is_not_called_well(bench: Bench) -> None:
             return {each["pod"]: each["proven"] for each in agent.json("/proof.json")["pods"]}
 
         becomes(pods, {"shared": True, "burst": True, "lost": False, "waiting": False})
-        # CPUs are not checked, files and sysctls are.
+        # CPUs are not checked, but files and sysctls are.
         cpu = {check: "not-applicable" for check in (EXCLUSIVE, QUOTA, CORES, INTERRUPTS)}
         expected = {**cpu, FILES: "ok", SYSCTLS: "not-applicable"}
         assert agent.states("shared") == agent.states("burst") == expected

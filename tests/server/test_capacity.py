@@ -137,8 +137,8 @@ def test_a_running_replica_tells_its_mix(
     assert work["lane_mean_seconds"] == pytest.approx(sums / WORKS)
     variance = squares / WORKS - (sums / WORKS) ** 2
     assert work["lane_deviation_seconds"] ** 2 == pytest.approx(variance, rel=1e-3, abs=1e-15)
-    # Lane time is wall-clock time: if the handler loses its CPU, the rest of the lane has no cost
-    # left.
+    # Lane time is wall-clock time. If the handler loses its CPU for a while, subtracting its lane
+    # time leaves no cost outside handlers.
     assert series['corelane_lane_cpu_seconds_total{lane="0"}'] > 0
     assert 0 <= replica["outside_seconds"] <= 10e-6 and replica["wake_seconds"] >= 0
     # The difference of two readings contains only hello.

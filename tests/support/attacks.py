@@ -44,7 +44,7 @@ class Bench:
         return replies, self.record()
 
     def record(self) -> Record:
-        # Once another client is answered, everything earlier was recorded.
+        # Once another client has its answer, all earlier data have been recorded.
         assert ask(self.url, "/other-client").status == 200
         record = self.recorder.take()
         other = record.requests.pop()

@@ -18,7 +18,7 @@ from loadtests.bench.networks import kernel_kib, most_connections
 COUNT = 10_000
 
 SETTLE = 3.5
-"""Seconds, longer than corelane-server's allocator keeps free memory."""
+"""Seconds to wait, which is longer than corelane-server's allocator keeps free memory."""
 
 PARK_AFTER = "1s"
 """Shorter than the default, to shorten the run. This does not change parked connections."""

@@ -22,7 +22,7 @@ pub(crate) enum State {
     Failed,
     /// The setting cannot be read.
     Unknown,
-    /// The host does not set the setting.
+    /// The setting belongs to pods, the kubelet, the container runtime or the kernel command line.
     Elsewhere,
 }
 

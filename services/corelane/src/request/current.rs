@@ -323,7 +323,7 @@ pub(crate) fn lending<T>(
     poll()
 }
 
-/// Gives back a request record when dropped, even after a panic.
+/// Returns a request record when dropped, even after a panic.
 struct Lent<'a> {
     request_record: &'a Cell<Option<Box<RequestRecord>>>,
     before: Option<Box<RequestRecord>>,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{refused_with, words};
 
-/// Maximum time for finding out, a third of a pod's grace period.
+/// Maximum time for asking the API server, a third of a pod's grace period.
 const ASKING: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_secs(1);

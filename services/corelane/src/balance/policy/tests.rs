@@ -297,8 +297,8 @@ fn a_lane_that_tells_late_is_as_busy_as_one_that_tells_at_once() {
 #[test]
 fn a_plan_takes_what_fits() {
     let mut transfer = Transfer::new(1, Moved::Busy, 0.4);
-    assert!(!transfer.take(0.0), "what takes nothing");
-    assert!(!transfer.take(0.51), "what is more than a little over");
+    assert!(!transfer.take(0.0), "took a connection without load");
+    assert!(!transfer.take(0.51), "took slightly more than planned");
     assert!(transfer.take(0.3) && !transfer.take(0.11) && transfer.take(0.05));
     let mut transfer = Transfer::new(1, Moved::Busy, 0.4);
     assert!(transfer.take(0.5), "the first may be a little over");
