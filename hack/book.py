@@ -80,7 +80,7 @@ def problems(files: list[Path]) -> Iterator[str]:
             yield f"{SUMMARY}: {page} is not listed"
     feet = following()
     for page in sorted(listed - set(feet)):
-        yield f"{FEET}: {page} names no pages to read next"
+        yield f"{FEET}: {page} has no next pages"
     for page, ends in feet.items():
         for wrong in sorted({page, *ends} - listed):
             yield f"{FEET}: {wrong} is not in {SUMMARY}"
