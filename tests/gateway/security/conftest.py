@@ -28,7 +28,7 @@ def start_once(binary: Path) -> Iterator[Callable[..., Server]]:
     scope="session", params=["plaintext", pytest.param("mtls", marks=pytest.mark.nightly)]
 )
 def upstream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Upstream:
-    """Returns the way from the gateways to the back ends."""
+    """Returns how the gateways connect to the back ends."""
     if request.param == "plaintext":
         return Upstream()
     folder = tmp_path_factory.mktemp("mtls")

@@ -20,7 +20,7 @@ const TELLING: Duration = Duration::from_secs(5);
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Restores the node if no other agent will replace this one on it.
+/// Restores the node if no other agent will take over.
 pub(super) async fn leave(
     passes: Passes,
     kubernetes: Option<Kubernetes>,

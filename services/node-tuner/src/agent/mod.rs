@@ -1,6 +1,6 @@
 //! The agent's loop: repeats `audit`, `apply` or `restore`, and proves pinning.
 //!
-//! An exiting agent restores its node only if no other agent will replace it there.
+//! An exiting agent restores its node only if no other agent will take over.
 
 mod changes;
 mod leaving;
