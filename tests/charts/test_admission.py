@@ -22,8 +22,10 @@ from stack.rendering import BASES, CHARTS, default_values, documents, template
 
 pytestmark = pytest.mark.nightly
 
-# Needs the operator's CRDs; test_monitoring.py covers it.
-CASES = [case for case in renders.cases() if case.name != "monitoring-operator"]
+# Need an operator's CRDs; test_monitoring.py and test_gitops.py cover them.
+CASES = [
+    case for case in renders.cases() if case.name not in ("monitoring-operator", "service-keda")
+]
 
 
 def dry_run(api: Api, namespace: str, objects: str) -> tuple[int, str]:
@@ -228,7 +230,7 @@ def without(key: str, values: dict) -> dict:
 
 @pytest.mark.parametrize("chart", ["service", "gateway", "node-tuning", "corelane"])
 def test_every_option_can_be_changed_in_place(api: Api, chart: str) -> None:
-    cases = [case for case in renders.cases() if case.chart == chart]
+    cases = [case for case in CASES if case.chart == chart]
     named = {each["metadata"].get("namespace") for case in cases for each in renders.render(case)}
     with api.namespace() as namespace:
         for other in named - {None}:

@@ -15,13 +15,10 @@ from charts import renders
 from stack import REPOSITORY
 from stack.apiserver import Api
 from stack.rendering import CHARTS, default_values, documents, helm, is_hook, template
+from support.definitions import PROMETHEUS, install
 from tools import table
 from tools.resolve import tool
 
-OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
-SUM = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
-"""The operator's Go module and its hash."""
-KINDS = ("podmonitors", "prometheusrules")
 STANDALONE = ("mode=standalone", "grafana.admin.secret=grafana")
 RULES = {
     file.name: yaml.safe_load(file.read_text())
@@ -33,20 +30,7 @@ CONFIG_MAP = 1 << 20
 
 @pytest.fixture(scope="module")
 def definitions(api: Api, tmp_path_factory: pytest.TempPathFactory) -> None:
-    argv = ["go", "mod", "download", "-json", OPERATOR]
-    # Outside any Go module.
-    folder = tmp_path_factory.mktemp("operator")
-    found = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr + found.stdout
-    module = json.loads(found.stdout)
-    assert module["Sum"] == SUM
-    crds = Path(module["Dir"]) / "example/prometheus-operator-crd"
-    files = [f"--filename={crds}/monitoring.coreos.com_{kind}.yaml" for kind in KINDS]
-    # These files are too large for the annotation that client-side apply adds.
-    applied = api.kubectl("apply", "--server-side", *files)
-    assert applied.returncode == 0, applied.stderr
-    waited = api.kubectl("wait", "--for=condition=Established", *files, "--timeout=60s")
-    assert waited.returncode == 0, waited.stderr
+    install(api, PROMETHEUS, tmp_path_factory.mktemp("operator"))
 
 
 def values_of(case: str) -> Path:

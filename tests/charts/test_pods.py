@@ -27,6 +27,15 @@ def test_a_number_of_pods_or_an_autoscaler(chart: str) -> None:
     }
 
 
+def test_a_handover_makes_the_autoscaler_change_the_number(chart: str) -> None:
+    handover = (*SCALED, "autoscaling.handover=true", "autoscaling.maxReplicas=12")
+    scaled = render(chart, *handover)
+    assert scaled["Deployment"]["spec"]["replicas"] == 9
+    assert scaled["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 10
+    more = render(chart, *handover, "autoscaling.minReplicas=11")
+    assert more["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 11
+
+
 def test_an_autoscaler_takes_other_metrics_and_a_behavior(chart: str) -> None:
     given = ["cpuPercent=0", "metrics[0].type=Pods", "behavior.scaleDown.selectPolicy=Min"]
     scaled = render(chart, *SCALED, *(f"autoscaling.{setting}" for setting in given))

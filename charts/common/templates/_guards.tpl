@@ -61,10 +61,20 @@ networkPolicy.spans: networkPolicy.egress
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "autoscaling.minReplicas (%d) must not be above autoscaling.maxReplicas (%d)" (int .minReplicas) (int .maxReplicas)) -}}
 {{- end -}}
-{{- if not (or .cpuPercent .metrics) -}}
+{{- if and .handover (ge (int $.Values.replicas) (int .maxReplicas)) -}}
+{{- fail (printf "autoscaling.handover is true, so the autoscaler starts with %d replicas, but autoscaling.maxReplicas is %d: raise it for the handover" (add $.Values.replicas 1) (int .maxReplicas)) -}}
+{{- end -}}
+{{- if eq (get . "mode") "keda" -}}
+{{- if not .keda.prometheus -}}
+{{- fail "autoscaling.mode is keda, but autoscaling.keda.prometheus is empty: set it to the URL of Prometheus, such as http://corelane-monitoring-prometheus.corelane.svc" -}}
+{{- end -}}
+{{- if .metrics -}}
+{{- fail "autoscaling.mode is keda, but autoscaling.metrics is for mode hpa: remove it, and set autoscaling.keda.query for another metric than the required replicas" -}}
+{{- end -}}
+{{- else if not (or .cpuPercent .metrics) -}}
 {{- fail "autoscaling.enabled is true but no metric is configured: set autoscaling.cpuPercent or autoscaling.metrics" -}}
 {{- end -}}
-{{- if and .cpuPercent (not $known) -}}
+{{- if and .cpuPercent (ne (get . "mode") "keda") (not $known) -}}
 {{- fail (printf "autoscaling.cpuPercent is %v, but with pinning shared a pod requests almost no CPU: set resources.requests.cpu, or set autoscaling.cpuPercent to 0 and scale by autoscaling.metrics" .cpuPercent) -}}
 {{- end -}}
 {{- end -}}

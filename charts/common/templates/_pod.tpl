@@ -142,9 +142,9 @@ imagePullSecrets:
 Parts of a Deployment outside its pod template.
 */}}
 
-{{/* A replica count here would override the autoscaler's decision. */}}
+{{/* A replica count here would override the autoscaler's decision, unless it has not decided yet. */}}
 {{- define "common.deployment.rollout" -}}
-{{- if not .Values.autoscaling.enabled -}}
+{{- if or (not .Values.autoscaling.enabled) .Values.autoscaling.handover -}}
 replicas: {{ .Values.replicas }}
 {{ end -}}
 revisionHistoryLimit: {{ .Values.revisionHistoryLimit }}

@@ -7,8 +7,24 @@
 {{- ternary .Values.autoscaling.minReplicas .Values.replicas .Values.autoscaling.enabled -}}
 {{- end -}}
 
-{{- define "common.horizontalPodAutoscaler" -}}
+{{/* The autoscaler's lower bound. During a handover, the autoscaler changes the number, and so owns it. */}}
+{{- define "common.autoscaling.least" -}}
+{{- with .Values.autoscaling -}}
+{{- ternary (add $.Values.replicas 1 | max .minReplicas) .minReplicas .handover -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "common.autoscaler" -}}
 {{- if .Values.autoscaling.enabled -}}
+{{- if eq (get .Values.autoscaling "mode") "keda" -}}
+{{- include "common.scaledObject" . -}}
+{{- else -}}
+{{- include "common.horizontalPodAutoscaler" . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "common.horizontalPodAutoscaler" -}}
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
@@ -18,7 +34,7 @@ spec:
     apiVersion: apps/v1
     kind: Deployment
     name: {{ include "common.fullname" . | quote }}
-  minReplicas: {{ .Values.autoscaling.minReplicas }}
+  minReplicas: {{ include "common.autoscaling.least" . }}
   maxReplicas: {{ .Values.autoscaling.maxReplicas }}
   metrics:
     {{- with .Values.autoscaling.cpuPercent }}
@@ -37,6 +53,43 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end -}}
+
+{{/* KEDA gives its HorizontalPodAutoscaler the name that the chart's has in mode hpa, and takes over an existing one. */}}
+{{- define "common.scaledObject" -}}
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  {{- include "common.metadata" . | nindent 2 }}
+  annotations:
+    scaledobject.keda.sh/transfer-hpa-ownership: "true"
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "common.fullname" . | quote }}
+  minReplicaCount: {{ include "common.autoscaling.least" . }}
+  maxReplicaCount: {{ .Values.autoscaling.maxReplicas }}
+  pollingInterval: 15
+  # Without data for a while, replicas are added up to the minimum, and none is removed.
+  fallback:
+    failureThreshold: 3
+    replicas: {{ include "common.autoscaling.least" . }}
+    behavior: currentReplicasIfHigher
+  advanced:
+    horizontalPodAutoscalerConfig:
+      name: {{ include "common.fullname" . | quote }}
+      {{- with .Values.autoscaling.behavior }}
+      behavior:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+  triggers:
+    {{- $query := printf "max(service:corelane_replicas_required:count{namespace=%q,service=%q})" .Release.Namespace (include "common.fullname" .) }}
+    {{- with .Values.autoscaling.keda }}
+    # Missing data is an error, never 0.
+    {{- $metadata := dict "serverAddress" .prometheus "query" (.query | default $query) "threshold" "1" "ignoreNullValues" "false" }}
+    {{- $trigger := dict "type" "prometheus" "metricType" "AverageValue" "metadata" $metadata }}
+    - {{- merge $trigger (.trigger | default dict | deepCopy) | toYaml | nindent 6 }}
+    {{- end }}
 {{- end -}}
 
 {{/* There is no budget if there can be only one pod, because it could not protect anything. */}}
