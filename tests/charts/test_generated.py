@@ -9,7 +9,7 @@ import pytest
 
 from charts import compare, renders, schema
 from stack import REPOSITORY
-from stack.rendering import CHARTS, default_values, helm
+from stack.rendering import CHARTS, default_values, helm, template
 from tools.errors import ToolError
 
 pytestmark = pytest.mark.fast
@@ -138,6 +138,21 @@ def leaves(values: dict, prefix: str) -> list[str]:
         nested = isinstance(value, dict)
         found += leaves(value, f"{prefix}{key}.") if nested else [f"{prefix}{key}"]
     return found
+
+
+def test_the_migration_page_renders_and_names_keys_that_exist(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "from-ingress-nginx.md").read_text()
+    _, values = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "values.yaml").write_text(values)
+    rendered = template("gateway", values=tmp_path / "values.yaml")
+    assert rendered.returncode == 0, rendered.stderr
+    schema_of_routes = json.loads((CHARTS / "gateway" / "values.schema.json").read_text())
+    keys = schema_of_routes["properties"]["routes"]["items"]["properties"]
+    assert set(re.findall(r"route `(\w+)", page)) <= keys.keys()
+    named = re.findall(r"(?<!route )`([a-z]\w*(?:\.[a-zA-Z]\w*)+)`", page)
+    assert len(named) > 10
+    for key in set(named) - {"values.yaml"}:
+        value_of(key)
 
 
 def test_every_key_in_its_words_exists() -> None:
