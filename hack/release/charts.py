@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from release import artifacthub
 from release.artefacts import CHART, INDEX, Artefact, digest_in
 from tools import command, resolve
 from tools.errors import ToolError
@@ -64,6 +65,11 @@ def package_all(
         for file in folder.glob("charts/*/Chart.yaml"):
             text = file.read_text().replace(OWNERS_ICON, f"{repository}/raw")
             file.write_text(text.replace(OWNERS, repository))
+    version = (root / "VERSION").read_text().strip()
+    changes = artifacthub.changes_of((root / "CHANGELOG.md").read_text(), version)
+    for chart in charts:
+        file, used = chart / "Chart.yaml", images_in((chart / "values.yaml").read_text(), version)
+        file.write_text(artifacthub.annotated(file.read_text(), used, changes))
     packages = [package(vendored(chart, folder / "vendored"), folder) for chart in charts]
     # The commit's time does not change if a release is packaged again.
     time = int(command.output(["git", "log", "-1", "--format=%ct"], cwd=root))
@@ -120,6 +126,24 @@ def pin(charts: list[Path], pushed: list[Artefact]) -> None:
         file.write_text(changed(text, "global", "registry", registry))
     if missing := images.keys() - taken:
         raise ToolError(f"no chart uses the image {', '.join(sorted(missing))}")
+
+
+def images_in(values: str, version: str) -> dict[str, str]:
+    """Returns the references of the images that pinned values name, by name."""
+    found = {}
+    for match in IMAGE.finditer(values):
+        name = match["name"].strip("\"'")
+        of = {key: _value(match[0], key) for key in ("registry", "tag", "digest")}
+        registry = of["registry"] or _value(values, "registry", r"^global:\n(?:(?:[ #].*)?\n)*?")
+        mark = f"@{of['digest']}" if of["digest"] else f":{of['tag'] or version}"
+        if name:
+            found[name.rsplit("/", 1)[-1]] = f"{registry}/{name}{mark}"
+    return found
+
+
+def _value(text: str, key: str, before: str = "^") -> str:
+    match = re.search(rf"{before} +{key}: *(\S*)", text, re.MULTILINE)
+    return match[1].strip("\"'") if match else ""
 
 
 def changed(values: str, block: str, key: str, new: str) -> str:

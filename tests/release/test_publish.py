@@ -97,6 +97,28 @@ def test_packages_lead_to_the_repository_of_the_release(packages: dict[str, Path
 
 
 @pytest.mark.nightly
+def test_packages_describe_themselves_to_artifact_hub(packages: dict[str, Path]) -> None:
+    def annotations(name: str) -> dict[str, list[dict[str, str]]]:
+        found = yaml.safe_load(helm("show", "chart", packages[name]).stdout)["annotations"]
+        prefix = "artifacthub.io/"
+        ours = {key: text for key, text in found.items() if key.startswith(prefix)}
+        return {key.removeprefix(prefix): yaml.safe_load(text) for key, text in ours.items()}
+
+    for name, package in packages.items():
+        found = annotations(name)
+        assert {"kind", "description"} == set(found["changes"][0])
+        assert {each["kind"] for each in found["changes"]} == {"added", "changed", "deprecated"}
+        assert {each["name"] for each in found["links"]} >= {"Documentation", "Changes"}
+        listed = {each["image"] for each in found.get("images", [])}
+        if name in ("gateway", "node-tuning"):
+            assert listed == images_of(package)
+    (board,) = annotations("monitoring")["screenshots"]
+    assert board["url"].startswith(f"{HOME}/raw/")
+    upstream = "docker.io/prom/prometheus:"
+    assert any(each["image"].startswith(upstream) for each in annotations("monitoring")["images"])
+
+
+@pytest.mark.nightly
 def test_a_mirror_is_one_value(packages: dict[str, Path]) -> None:
     found = images_of(packages["corelane"], "global.registry=mirror.example")
     assert f"mirror.example/corelane-server@{PUSHED[0].digest}" in found
