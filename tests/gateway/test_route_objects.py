@@ -18,9 +18,9 @@ from gateway.test_mtls import GATEWAY, files, flags
 from gateway.test_route_changes import MAP, Routes
 from stack import eventually
 from stack.apiserver import Api, own_address
-from stack.credentials import SecretFolder, authority, certificate
+from stack.credentials import Authority, SecretFolder, authority, certificate
 from stack.gateway import Gateway, gateway_to
-from stack.http import ask
+from stack.http import Reply, ask
 from stack.load import Load
 from stack.ports import free_ports
 from stack.rendering import config_maps, documents
@@ -77,7 +77,8 @@ class Objects(Routes):
         """Returns the reasons of an object's conditions, by type."""
         found = self.slices.api.get(kind, name, "--namespace", namespace or self.slices.namespace)
         status = found.get("status", {})
-        parents = [each["conditions"] for each in status.get("parents", [])]
+        entries = [*status.get("parents", []), *status.get("ancestors", [])]
+        parents = [each["conditions"] for each in entries]
         return {
             each["type"]: each["reason"]
             for each in chain(status.get("conditions", []), *parents)
@@ -218,6 +219,82 @@ def test_routes_come_change_and_go_without_a_lost_request(
         assert not load.failures, load.failures[:10]
 
 
+def policy(service: str, **validation: object) -> dict:
+    """Returns a BackendTLSPolicy for a Service, with the CAs in the ConfigMap `roots`."""
+    kind = {"apiVersion": f"{GROUP}/v1", "kind": "BackendTLSPolicy"}
+    references = [{"group": "", "kind": "ConfigMap", "name": "roots"}]
+    spec = {
+        "targetRefs": [{"group": "", "kind": "Service", "name": service}],
+        "validation": {"caCertificateRefs": references, **validation},
+    }
+    return {**kind, "metadata": {"name": service}, "spec": spec}
+
+
+def clusters(gateway: Gateway) -> Reply:
+    return ask(gateway.admin, "/config_dump?resource=dynamic_active_clusters")
+
+
+def roots(*trusted: Authority) -> dict:
+    """Returns a ConfigMap with CAs."""
+    data = {"ca.crt": "".join(each.certificate.decode() for each in trusted)}
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    return {**kind, "metadata": {"name": "roots"}, "data": data}
+
+
+def test_a_policy_decides_what_replicas_must_prove(
+    objects: Objects, served: Callable[..., dict], tmp_path: Path
+) -> None:
+    ca, other = (authority(tmp_path, name) for name in ("ca", "other"))
+    secret, identity = SecretFolder(tmp_path / "replica"), "spiffe://shop.example/web"
+    secret.put(files(ca.issue("DNS:web.example", f"URI:{identity}"), ca))
+    paths = ("--tls.certificate", secret.path / "tls.crt", "--tls.key", secret.path / "tls.key")
+    objects.apply(
+        objects.route_object("a", rule(served("web", more=paths))),
+        roots(ca),
+        policy("web", hostname="web.example"),
+    )
+    uri = {"type": "URI", "uri": identity}
+    with objects.agent() as agent:
+        agent.wait_until_ready()
+        with objects.envoy() as gateway:
+            judged = lambda **reasons: objects.expect("backendtlspolicy", "web", **reasons)
+            file = tmp_path / "certificates" / f"policy_{objects.slices.namespace}_web.json"
+
+            def answers(status: int) -> None:
+                eventually(lambda: ask(gateway.url, "/hello").status == status, str(status))
+
+            answers(200)
+            judged(Accepted="Accepted", ResolvedRefs="ResolvedRefs")
+            with Load(gateway.url, clients=2) as load:
+                before = file.read_text()
+                objects.apply(roots(ca, other))
+                eventually(lambda: file.read_text() != before, "both CAs")
+                load.wait_for(50, "web")
+                objects.apply(policy("web", hostname="a.example", subjectAltNames=[uri]))
+                eventually(lambda: identity.encode() in clusters(gateway).body, "the new name")
+                load.wait_for(50, "web")
+            assert not load.failures, load.failures[:10]
+            objects.apply(policy("web", hostname="a.example"))
+            answers(503)
+            objects.apply(policy("web", hostname="web.example"))
+            answers(200)
+            objects.delete("configmap", "roots")
+            answers(500)
+            judged(Accepted="NoValidCACertificate", ResolvedRefs="InvalidCACertificateRef")
+            objects.expect("httproute", "a", ResolvedRefs="InvalidBackendTLS")
+            eventually(lambda: not file.exists(), "no file")
+            objects.apply(roots(other))
+            judged(Accepted="Accepted", ResolvedRefs="ResolvedRefs")
+            line = other.certificate.decode().splitlines()[1]
+            eventually(lambda: file.exists() and line in file.read_text(), "the other CA")
+            # Open connections would continue, but this replaces the cluster.
+            objects.apply(policy("web", hostname="web.example", subjectAltNames=[uri]))
+            answers(503)
+            # Without a policy, the gateway does not use TLS.
+            objects.delete("backendtlspolicy", "web")
+            answers(400)
+
+
 def test_replicas_prove_the_identity_of_their_service(
     objects: Objects, served: Callable[..., dict], tmp_path: Path
 ) -> None:
@@ -240,6 +317,11 @@ def test_replicas_prove_the_identity_of_their_service(
             eventually(
                 lambda: ask(gateway.url, "/div/4").status == 503 and gateway.counted(refused)
             )
+            # A policy replaces what replicas must prove, but the gateway proves the same as before.
+            identity = {"type": "URI", "uri": f"spiffe://cluster.local/ns/{here}/sa/right"}
+            named = policy("wrong", hostname="right.example", subjectAltNames=[identity])
+            objects.apply(roots(ca), named)
+            eventually(lambda: ask(gateway.url, "/div/4").status == 200, "an admitted replica")
 
 
 def test_a_grant_that_is_revoked_ends_the_way_to_its_service(
@@ -349,9 +431,7 @@ def test_calls_of_grpc_and_upgrades_reach_their_services(
             assert call("/other").status == 404
             names = ("plain_80_http2", "h2c_80_http2", "plain_80")
             here = objects.slices.namespace
-            found = json.loads(
-                ask(gateway.admin, "/config_dump?resource=dynamic_active_clusters").body
-            )
+            found = json.loads(clusters(gateway).body)
             known = {each["cluster"]["name"]: each["cluster"] for each in found["configs"]}
             assert set(known) == {f"{here}_{name}" for name in names}
 

@@ -87,7 +87,7 @@ yes
 {{- end -}}
 
 {{/* Routes and clusters that the agent copies for route objects, as JSON. They are rendered like the routes in the
-values, but name no real service. */}}
+values, but name no real service. Each cluster has a second version for replicas with a BackendTLSPolicy. */}}
 {{- define "gateway.prototypes" -}}
 {{- $tcp := dict "tcp" true -}}
 {{- $identity := include "common.mtls.identity" (list . "PROTOTYPE_NAMESPACE" "PROTOTYPE_SERVICE") -}}
@@ -120,6 +120,9 @@ values, but name no real service. */}}
 {{- $service = merge (dict "name" "PROTOTYPE_SERVICE" "namespace" "PROTOTYPE_NAMESPACE") $service -}}
 {{- end -}}
 {{- $_ := set $clusters .name (include "gateway.envoy.cluster" (dict "root" $root "service" $service) | fromYamlArray | first) -}}
+{{- $policy := dict "client" (not (not $service.identity)) -}}
+{{- $service = merge (dict "policy" $policy "identity" "PROTOTYPE_IDENTITY") $service -}}
+{{- $_ := set $clusters (printf "%s-tls" .name) (include "gateway.envoy.cluster" (dict "root" $root "service" $service) | fromYamlArray | first) -}}
 {{- end -}}
 {{- dict "routes" (pick $found "http" "upgrade" "grpc") "clusters" $clusters | toJson -}}
 {{- end -}}

@@ -3,8 +3,10 @@ Mutual TLS with replicas. Envoy rereads its certificate and the CA when somethin
 Kubernetes does for a Secret. Open connections stay, and new connections use the new files.
 */}}
 
-{{/* The sockets of a cluster. Takes the root context and a service, which has an identity. */}}
+{{/* The sockets of a cluster. Takes the root context and a service, which has an identity, or a policy that the agent
+fills in. */}}
 {{- define "gateway.envoy.mutual" -}}
+{{- $policy := .service.policy -}}
 # Health checks on an admin port match the first entry.
 transport_socket_matches:
 - name: plaintext
@@ -16,14 +18,16 @@ transport_socket:
   name: envoy.transport_sockets.tls
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
-    sni: {{ printf "%s.%s.svc" .service.name .service.namespace | quote }}
+    sni: {{ ternary "PROTOTYPE_HOSTNAME" (printf "%s.%s.svc" .service.name .service.namespace) (not (not $policy)) | quote }}
     # A resumed session would skip the verification of a replica whose certificate has changed.
     max_session_keys: 0
     common_tls_context:
       # For connections to replicas, Envoy's default maximum is 1.2.
       tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}
+      {{- if or (not $policy) $policy.client }}
       tls_certificate_sds_secret_configs:
       - {{ include "gateway.envoy.mutual.source" (list .root "certificate") | nindent 8 | trim }}
+      {{- end }}
       combined_validation_context:
         # Matches only the identity. Envoy accepts a certificate if any matcher matches, and pod
         # addresses are reused.
@@ -31,7 +35,12 @@ transport_socket:
           match_typed_subject_alt_names:
           - {san_type: {{ ternary "URI" "DNS" (contains "://" .service.identity) }}, matcher: {exact: {{ .service.identity | quote }}}}
         validation_context_sds_secret_config:
+          {{- if $policy }}
+          name: PROTOTYPE_AUTHORITIES
+          sds_config: {resource_api_version: V3, path_config_source: {path: PROTOTYPE_FILE}}
+          {{- else }}
           {{- include "gateway.envoy.mutual.source" (list .root "ca") | nindent 10 }}
+          {{- end }}
 {{- end -}}
 
 {{/* Where Envoy finds one of the two secrets, because a file contains only one. Takes the root context and the

@@ -33,6 +33,12 @@ impl<'a> Route<'a> {
         created(self).cmp(&created(other)).then_with(|| self.name().cmp(&other.name()))
     }
 
+    /// Whether any parentRef names the Gateway.
+    pub(crate) fn is_for(&self, gateway: (&str, &str)) -> bool {
+        let reference = |it: &Value| serde_json::from_value(it.clone()).unwrap_or_default();
+        self.object.spec.parent_refs.iter().any(|it| self.refers(&reference(it), gateway))
+    }
+
     pub(crate) fn refers(&self, parent: &Reference, gateway: (&str, &str)) -> bool {
         parent.group.as_deref().unwrap_or(GROUP) == GROUP
             && parent.kind.as_deref().unwrap_or("Gateway") == "Gateway"

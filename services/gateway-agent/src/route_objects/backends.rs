@@ -1,10 +1,12 @@
 //! Finds the Envoy cluster for a Service reference.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::attach::Route;
 use super::grants::Grants;
 use super::objects::{Reference, Service, ServicePort};
+use super::policies::{Policies, Tls};
 use super::status::Verdict;
 use crate::settings;
 
@@ -21,6 +23,7 @@ pub(crate) struct Target {
     pub(crate) service: settings::Service,
     pub(crate) protocol: Protocol,
     pub(crate) admin: bool,
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 impl Target {
@@ -28,13 +31,11 @@ impl Target {
         &self.service.cluster
     }
 
-    pub(crate) fn prototype(&self) -> &'static str {
-        match (self.protocol, self.admin) {
-            (Protocol::Http2, false) => "http2",
-            (Protocol::Http2, true) => "http2-admin",
-            (_, false) => "http1",
-            (_, true) => "http1-admin",
-        }
+    pub(crate) fn prototype(&self) -> String {
+        let protocol = if self.protocol == Protocol::Http2 { "http2" } else { "http1" };
+        let admin = if self.admin { "-admin" } else { "" };
+        let tls = if self.tls.is_some() { "-tls" } else { "" };
+        format!("{protocol}{admin}{tls}")
     }
 }
 
@@ -42,17 +43,16 @@ impl Target {
 pub(crate) struct Backends<'a> {
     pub(crate) services: BTreeMap<(&'a str, &'a str), &'a Service>,
     pub(crate) grants: Grants<'a>,
+    pub(crate) policies: Policies<'a>,
 }
 
-impl Backends<'_> {
-    /// Returns the reference's cluster, or the reason why it has no cluster. gRPC calls always use
-    /// HTTP/2, whatever the Service specifies.
-    pub(crate) fn target(
+impl<'a> Backends<'a> {
+    /// Returns the reference's Service if the route may use it.
+    pub(crate) fn service(
         &self,
         route: &Route<'_>,
         to: &Reference,
-        grpc: bool,
-    ) -> Result<Target, Verdict> {
+    ) -> Result<&'a Service, Verdict> {
         let no = |reason, words: String| Err(Verdict::no(reason, &words));
         let (group, kind) =
             (to.group.as_deref().unwrap_or(""), to.kind.as_deref().unwrap_or("Service"));
@@ -69,19 +69,43 @@ impl Backends<'_> {
             let words = format!("backendRef {name}: no ReferenceGrant of its namespace permits it");
             return no("RefNotPermitted", words);
         }
-        let missing = |what: String| no("BackendNotFound", format!("backendRef {name}: {what}"));
-        let Some(service) = self.services.get(&(namespace, to.name.as_str())) else {
-            return missing("there is no such Service".to_owned());
-        };
-        if service.spec.kind == "ExternalName" {
-            return missing("a Service of type ExternalName has no endpoints".to_owned());
+        let missing = |what: &str| no("BackendNotFound", format!("backendRef {name}: {what}"));
+        match self.services.get(&(namespace, to.name.as_str())) {
+            None => missing("there is no such Service"),
+            Some(service) if service.spec.kind == "ExternalName" => {
+                missing("a Service of type ExternalName has no endpoints")
+            }
+            Some(service) => Ok(service),
         }
-        let Some(port) = service.spec.ports.iter().find(|it| Some(it.port) == to.port) else {
-            return missing(format!("the Service has no port {}", to.port.unwrap_or_default()));
+    }
+
+    /// Returns the reference's cluster, or the reason why it has no cluster. gRPC calls always use
+    /// HTTP/2, whatever the Service specifies.
+    pub(crate) fn target(
+        &self,
+        route: &Route<'_>,
+        to: &Reference,
+        grpc: bool,
+    ) -> Result<Target, Verdict> {
+        let service = self.service(route, to)?;
+        let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+        let no = |reason, words: String| {
+            let words = format!("backendRef {namespace}/{}: {words}", to.name);
+            Err(Verdict::no(reason, &words))
         };
-        let Some(protocol) = protocol(port, grpc) else {
-            let words = format!("backendRef {name}: protocol or appProtocol of port {}", port.port);
-            return no("UnsupportedProtocol", format!("{words} is not HTTP/1.1, h2c or ws"));
+        let Some(port) = service.spec.ports.iter().find(|it| Some(it.port) == to.port) else {
+            let words = format!("the Service has no port {}", to.port.unwrap_or_default());
+            return no("BackendNotFound", words);
+        };
+        let policy = self.policies.of(service, port);
+        let Some(protocol) = protocol(port, grpc, policy.is_some()) else {
+            let words = format!("protocol or appProtocol of port {}", port.port);
+            let words = format!("{words} is not HTTP/1.1, h2c or ws, and has no BackendTLSPolicy");
+            return no("UnsupportedProtocol", words);
+        };
+        let tls = match policy.map(|it| it.tls.clone()).transpose() {
+            Ok(tls) => tls,
+            Err(words) => return no("InvalidBackendTLS", format!("BackendTLSPolicy {words}")),
         };
         let admin =
             service.spec.ports.iter().any(|it| it.name.as_deref() == Some(settings::HEALTH));
@@ -94,19 +118,20 @@ impl Backends<'_> {
             port: port.name.clone().map_or(settings::Port::Only, settings::Port::Name),
             health_port: None,
         };
-        Ok(Target { service, protocol, admin })
+        Ok(Target { service, protocol, admin, tls })
     }
 }
 
-fn protocol(port: &ServicePort, grpc: bool) -> Option<Protocol> {
+/// A port that requires TLS needs a policy.
+fn protocol(port: &ServicePort, grpc: bool, encrypted: bool) -> Option<Protocol> {
     if port.protocol.as_deref().is_some_and(|it| it != "TCP") {
         return None;
     }
-    match port.app_protocol.as_deref() {
-        Some("https" | "tls" | "kubernetes.io/wss") => None,
+    match port.app_protocol.as_deref().map(str::to_ascii_lowercase).as_deref() {
+        Some("https" | "tls" | "kubernetes.io/wss") if !encrypted => None,
         Some("kubernetes.io/h2c") => Some(Protocol::Http2),
         _ if grpc => Some(Protocol::Http2),
-        Some("kubernetes.io/ws") => Some(Protocol::WebSocket),
+        Some("kubernetes.io/ws" | "kubernetes.io/wss") => Some(Protocol::WebSocket),
         _ => Some(Protocol::Http1),
     }
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::attach::Route;
 use super::certificates::{Chain, Source};
 use super::listeners::Pods;
-use super::objects::{Kind, RouteObject};
+use super::objects::{Kind, Policy, RouteObject};
 use super::prototypes::Prototypes;
 use super::secrets::Found;
 use super::translate::{Of, Status, World};
-use crate::routes::certificate;
+use crate::routes::{authority, certificate};
 
 fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
@@ -90,10 +90,11 @@ fn said(statuses: &[Status]) -> Value {
     let mut found = BTreeMap::new();
     for status in statuses {
         let name = match (&status.namespace, status.of) {
-            (Some(namespace), Of::Route(_)) => format!("{namespace}/{}", status.name),
+            (Some(namespace), Of::Policy | Of::Route(_)) => format!("{namespace}/{}", status.name),
             _ => status.name.clone(),
         };
-        let parents = status.wanted["parents"].as_array().into_iter().flatten();
+        let lists = ["parents", "ancestors"].map(|key| status.wanted[key].as_array());
+        let parents = lists.into_iter().flatten().flatten();
         let own = reasons(&status.wanted["conditions"]).into_iter();
         let all: Map<_, _> = own.chain(parents.flat_map(|it| reasons(&it["conditions"]))).collect();
         if !all.is_empty() {
@@ -130,9 +131,23 @@ fn chains(all: &[Chain]) -> Value {
     if found.is_empty() { Value::Null } else { json!(found) }
 }
 
+/// What the replicas of each cluster must prove.
+fn proofs(clusters: &BTreeMap<String, Value>) -> Value {
+    let proof = |(name, it): (&String, &Value)| {
+        let tls = it.pointer("/transport_socket/typed_config")?;
+        let context = &tls["common_tls_context"]["combined_validation_context"];
+        let file = &context["validation_context_sds_secret_config"]["name"];
+        let names = &context["default_validation_context"]["match_typed_subject_alt_names"];
+        Some((name.clone(), json!({"sni": tls["sni"], "file": file, "names": names})))
+    };
+    let found: Map<_, _> = clusters.iter().filter_map(proof).collect();
+    if found.is_empty() { Value::Null } else { json!(found) }
+}
+
 fn secrets(wanted: &BTreeSet<String>) -> Found {
     let found = |name: &String| match name.as_str() {
         "gateways/other" | "data/certificate" | "data/second" => Ok(certificate("a.io")),
+        "ca/shop/roots" => Ok(authority("a.io")),
         "gateways/malformed" => Err("tls.crt has no certificate in PEM".to_owned()),
         _ => Err("there is no such Secret".to_owned()),
     };
@@ -143,7 +158,15 @@ fn secrets(wanted: &BTreeSet<String>) -> Found {
 fn cases() {
     let cases: Vec<Value> = serde_saphyr::from_str(include_str!("cases.yaml")).expect("cases");
     let every = json!([{"name": "http", "protocol": "HTTP", "port": 80, "allowedRoutes": {"namespaces": {"from": "All"}}}]);
-    let prototypes = json!({"routes": {"http": [{"route": {"cluster": "a"}}], "grpc": [{"route": {"cluster": "a"}}], "upgrade": []}, "clusters": {}});
+    let authentication = json!({
+        "default_validation_context": {"match_typed_subject_alt_names": []},
+        "validation_context_sds_secret_config": {"name": "PROTOTYPE_AUTHORITIES"},
+    });
+    let context = json!({"combined_validation_context": authentication});
+    let socket = json!({"sni": "PROTOTYPE_HOSTNAME", "common_tls_context": context});
+    let tls = json!({"transport_socket": {"typed_config": socket}});
+    let clusters = json!({"http1-tls": tls, "http2-tls": tls});
+    let prototypes = json!({"routes": {"http": [{"route": {"cluster": "a"}}], "grpc": [{"route": {"cluster": "a"}}], "upgrade": []}, "clusters": clusters});
     let prototypes: Prototypes = read(prototypes);
     let class = read(
         json!({"metadata": {"name": "corelane"}, "spec": {"controllerName": super::status::CONTROLLER}}),
@@ -169,6 +192,7 @@ fn cases() {
             objects.iter().filter(move |it| it.0 == kind).map(|it| it.1.clone())
         };
         let grants: Vec<_> = of("ReferenceGrant").map(read).collect();
+        let policies: Vec<Policy> = of("BackendTLSPolicy").map(read).collect();
         let routes: Vec<(Kind, RouteObject)> = Kind::ALL
             .into_iter()
             .flat_map(|kind| of(kind.name()).map(move |it| (kind, read(it))))
@@ -187,6 +211,7 @@ fn cases() {
             gateways: vec![&gateway],
             routes: routes.iter().map(|(kind, object)| Route { kind: *kind, object }).collect(),
             grants: grants.iter().collect(),
+            policies: policies.iter().collect(),
             services: services.iter().collect(),
             namespaces: vec![&shop],
             secrets: Found::new(),
@@ -201,6 +226,8 @@ fn cases() {
         let name = &case["case"];
         let chains = chains(&found.chains);
         assert!(chains == case["chains"], "{name}: {chains:#}");
+        let proofs = proofs(&found.clusters);
+        assert!(proofs == case["tls"], "{name}: {proofs:#}");
         let (hosts, said) = (json!(hosts), said(&statuses));
         assert!(hosts == case["hosts"], "{name}: {hosts:#}");
         assert!(said == case["status"], "{name}: {said:#}");

@@ -13,6 +13,7 @@ mod hosts;
 mod listeners;
 mod matches;
 mod objects;
+mod policies;
 mod prototypes;
 mod rules;
 mod secrets;
@@ -133,7 +134,8 @@ impl RouteObjects {
         world: &World<'_>,
         served: &mut Option<bool>,
     ) -> serde_json::Result<(Desired, Vec<translate::Status>)> {
-        let prototypes = Prototypes::deserialize(&values.prototypes)?;
+        let mut prototypes = Prototypes::deserialize(&values.prototypes)?;
+        prototypes.folder.clone_from(&self.folder);
         if served.replace(world.is_served()) != Some(world.is_served()) {
             self.say(world.is_served());
         }
@@ -146,6 +148,7 @@ impl RouteObjects {
             let read = read.filter_map(|(name, it)| Some((name.clone(), it.clone().ok()?)));
             desired.certificates = read.collect();
         }
+        desired.certificates.extend(more.authorities);
         desired.clusters.extend(more.clusters);
         Ok((desired, said))
     }

@@ -30,6 +30,7 @@ impl Kind {
 pub(crate) type GatewayClass = Object<ClassSpec, Value>;
 pub(crate) type Gateway = Object<GatewaySpec, Value>;
 pub(crate) type ReferenceGrant = Object<GrantSpec, IgnoredAny>;
+pub(crate) type Policy = Object<PolicySpec, Value>;
 pub(crate) type Service = Object<ServiceSpec, ServiceStatus>;
 pub(crate) type Namespace = Object<IgnoredAny, IgnoredAny>;
 pub(crate) type RouteObject = Object<RouteSpec, Value>;
@@ -126,6 +127,32 @@ pub(crate) struct Grantee {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+pub(crate) struct PolicySpec {
+    pub(crate) target_refs: Vec<Reference>,
+    pub(crate) validation: Validation,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Validation {
+    pub(crate) ca_certificate_refs: Vec<Reference>,
+    #[serde(rename = "wellKnownCACertificates")]
+    pub(crate) well_known_ca_certificates: Option<String>,
+    pub(crate) hostname: String,
+    pub(crate) subject_alt_names: Vec<SubjectAltName>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SubjectAltName {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) hostname: String,
+    pub(crate) uri: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct ServiceSpec {
     #[serde(rename = "type")]
     pub(crate) kind: String,
@@ -169,6 +196,17 @@ pub(crate) struct RouteSpec {
     pub(crate) parent_refs: Vec<Value>,
     pub(crate) hostnames: Vec<String>,
     pub(crate) rules: Vec<Rule>,
+}
+
+impl RouteSpec {
+    /// References to backends and mirrors.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.rules.iter().flat_map(|rule| {
+            let mirrors = rule.filters.iter().filter(|it| it.kind == "RequestMirror");
+            let mirrors = mirrors.map(|it| &it.request_mirror.backend_ref);
+            rule.backend_refs.iter().map(|it| &it.reference).chain(mirrors)
+        })
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -2,22 +2,32 @@
 //! limits and health checks have one source, the chart.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::backends::Target;
+use crate::routes;
 use crate::settings::Service;
 
 const PLACE: &str = "corelane-prototype";
 /// Placeholders for the Service in the certificate names that replicas must present.
 const NAMESPACE: &str = "PROTOTYPE_NAMESPACE";
 const NAME: &str = "PROTOTYPE_SERVICE";
+/// Placeholders for what a BackendTLSPolicy requires.
+const HOSTNAME: &str = "PROTOTYPE_HOSTNAME";
+const AUTHORITIES: &str = "PROTOTYPE_AUTHORITIES";
+const FILE: &str = "PROTOTYPE_FILE";
+const MATCHERS: &str = "/transport_socket/typed_config/common_tls_context/combined_validation_context/default_validation_context/match_typed_subject_alt_names";
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Prototypes {
     pub(crate) routes: Routes,
     pub(crate) clusters: BTreeMap<String, Value>,
+    /// Folder of the files that the agent writes for Envoy.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
 }
 
 /// One route in the values becomes several Envoy routes, which differ in the requests that Envoy
@@ -33,11 +43,20 @@ impl Prototypes {
     /// A cluster named after the target. The name also determines the path of the cluster's
     /// endpoints file.
     pub(crate) fn cluster(&self, target: &Target) -> Value {
-        let mut cluster = self.clusters.get(target.prototype()).cloned().unwrap_or_default();
+        let mut cluster = self.clusters.get(&target.prototype()).cloned().unwrap_or_default();
         let Service { namespace, name, port, .. } = &target.service;
         let namespace = namespace.as_deref().unwrap_or_default();
         for (place, text) in [(PLACE, target.cluster()), (NAMESPACE, namespace), (NAME, name)] {
             replace(&mut cluster, place, text);
+        }
+        if let Some(tls) = &target.tls {
+            let file = routes::certificate_path(&self.folder, &tls.file);
+            replace(&mut cluster, HOSTNAME, &tls.hostname);
+            replace(&mut cluster, AUTHORITIES, &tls.file);
+            replace(&mut cluster, FILE, &file.to_string_lossy());
+            if let Some(matchers) = cluster.pointer_mut(MATCHERS) {
+                matchers.clone_from(&tls.names);
+            }
         }
         let service = format!("{namespace}/{name}:{port}");
         cluster["metadata"] = json!({"filter_metadata": {"corelane": {"service": service}}});
@@ -73,7 +92,7 @@ mod tests {
             port: Port::Only,
             health_port: None,
         };
-        let target = Target { service, protocol: Protocol::Http1, admin: true };
+        let target = Target { service, protocol: Protocol::Http1, admin: true, tls: None };
         let found = Prototypes { clusters, ..Prototypes::default() }.cluster(&target);
         assert_eq!(found["name"], "shop_orders_80");
         let proved = json!({"sni": "orders.shop.svc", "exact": "spiffe://a/ns/shop/sa/orders"});

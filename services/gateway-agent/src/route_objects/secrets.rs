@@ -1,17 +1,21 @@
-//! Secrets with the certificates of the Gateway's listeners, as last sent by the API server.
+//! Secrets with the certificates of the Gateway's listeners, and ConfigMaps with the CAs of
+//! BackendTLSPolicies, as last sent by the API server.
 //!
-//! Each Secret is watched by name, so that a Role can name it, and only while a listener refers to
-//! it.
+//! Each object is watched by name, so that a Role can name it, and only while another object refers
+//! to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_of};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -21,7 +25,11 @@ use crate::routes::Certificate;
 /// The API server ends each watch after this time, which shows that it is reachable.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
+/// NAMESPACE/NAME of a Secret, or with a prefix of a ConfigMap.
 pub(crate) type Name = String;
+
+/// Prefix of a ConfigMap's name.
+pub(crate) const AUTHORITIES: &str = "ca/";
 
 pub(crate) type Found = BTreeMap<Name, Result<Arc<Certificate>, String>>;
 
@@ -51,8 +59,12 @@ impl Secrets {
             .cloned()
             .collect::<Vec<_>>()
         {
-            let work = watch(self.client.clone(), name.clone(), Arc::clone(&self.known));
-            self.watches.insert(name, Task::start(work));
+            let (client, known) = (self.client.clone(), Arc::clone(&self.known));
+            let task = match name.starts_with(AUTHORITIES) {
+                true => Task::start(watch::<ConfigMap>(client, name.clone(), known)),
+                false => Task::start(watch::<Secret>(client, name.clone(), known)),
+            };
+            self.watches.insert(name, task);
         }
     }
 
@@ -77,10 +89,26 @@ impl Known {
     }
 }
 
-/// Watches one Secret and never returns. The last state stays while the API server is unreachable.
-async fn watch(client: Client, name: Name, known: Arc<Known>) {
-    let (namespace, own) = name.split_once('/').unwrap_or_default();
-    let api: Api<Secret> = Api::namespaced(client, namespace);
+trait Source:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + 'static
+{
+    /// What to change if the agent may not read the object.
+    const PERMISSION: &str;
+
+    fn read(&self) -> Result<Arc<Certificate>, String>;
+}
+
+/// Watches one object and never returns. The last state stays while the API server is unreachable.
+async fn watch<K: Source>(client: Client, name: Name, known: Arc<Known>) {
+    let full = name.strip_prefix(AUTHORITIES).unwrap_or(&name);
+    let (namespace, own) = full.split_once('/').unwrap_or_default();
+    let kind = K::kind(&());
+    let api: Api<K> = Api::namespaced(client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={own}"));
     let config = config.timeout(WATCH_SECONDS);
     let mut events = pin!(watch_of(api, config).backoff(Pauses::default()));
@@ -88,18 +116,19 @@ async fn watch(client: Client, name: Name, known: Arc<Known>) {
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => listed = false,
-            Ok(Event::Apply(secret) | Event::InitApply(secret)) => {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => {
                 listed = true;
-                known.set(&name, read(&secret));
+                known.set(&name, object.read());
             }
             Ok(Event::InitDone) if listed => {}
             Ok(Event::InitDone | Event::Delete(_)) => {
-                known.set(&name, Err("there is no such Secret".to_owned()));
+                known.set(&name, Err(format!("there is no such {kind}")));
             }
             Err(error) => {
-                warn!(secret = name, "route objects: {error}");
+                warn!(%kind, name = full, "route objects: {error}");
                 let new = !known.all().contains_key(&name);
-                if let (true, Some(words)) = (new, refusal(&error)) {
+                if new && is_refusal(&error) {
+                    let words = format!("the agent may not read the {kind}: {}", K::PERMISSION);
                     known.set(&name, Err(words));
                 }
             }
@@ -107,23 +136,29 @@ async fn watch(client: Client, name: Name, known: Arc<Known>) {
     }
 }
 
-fn read(secret: &Secret) -> Result<Arc<Certificate>, String> {
-    let data = |key: &str| {
-        let found = secret.data.as_ref().and_then(|it| it.get(key));
-        found.map(|it| it.0.as_slice()).ok_or_else(|| format!("no key {key}"))
-    };
-    let certificate = Certificate::read(data("tls.crt")?, data("tls.key")?);
-    certificate.map(Arc::new).map_err(|error| error.to_string())
+impl Source for Secret {
+    const PERMISSION: &str = "name it in routeObjects.certificates of the chart's values";
+
+    fn read(&self) -> Result<Arc<Certificate>, String> {
+        let data = |key: &str| {
+            let found = self.data.as_ref().and_then(|it| it.get(key));
+            found.map(|it| it.0.as_slice()).ok_or_else(|| format!("no key {key}"))
+        };
+        let certificate = Certificate::read(data("tls.crt")?, data("tls.key")?);
+        certificate.map(Arc::new).map_err(|error| error.to_string())
+    }
 }
 
-/// The reason for a rejection by the API server. Unlike a broken connection, a rejection affects
-/// every agent.
-fn refusal(error: &Error) -> Option<String> {
-    match error {
-        Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403 => Some(
-            "the agent may not read the Secret: name it in routeObjects.certificates of the chart's values"
-                .to_owned(),
-        ),
-        _ => None,
+impl Source for ConfigMap {
+    const PERMISSION: &str = "agent.rbac of the chart's values creates the role";
+
+    fn read(&self) -> Result<Arc<Certificate>, String> {
+        let text = self.data.as_ref().and_then(|it| it.get("ca.crt")).ok_or("no key ca.crt")?;
+        Certificate::authorities(text).map(Arc::new).map_err(|error| error.to_string())
     }
+}
+
+/// Unlike a broken connection, a rejection by the API server affects every agent.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }

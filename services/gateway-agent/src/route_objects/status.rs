@@ -51,7 +51,9 @@ pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
         Value::Array(items) => {
             for item in items {
                 let alike = |it: &&Value| {
-                    ["type", "name", "parentRef"].iter().all(|key| it[*key] == item[*key])
+                    ["type", "name", "parentRef", "ancestorRef"]
+                        .iter()
+                        .all(|key| it[*key] == item[*key])
                 };
                 let known = known.as_array().and_then(|all| all.iter().find(alike));
                 timed(item, known.unwrap_or(&Value::Null), now);
@@ -61,21 +63,41 @@ pub(crate) fn timed(wanted: &mut Value, known: &Value, now: &str) {
     }
 }
 
-/// The route's parents. New entries replace the agent's own entries for the same parentRefs;
+/// A list in a status that several controllers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) list: &'static str,
+    /// Key of the reference that distinguishes a controller's entries.
+    reference: &'static str,
+    limit: usize,
+}
+
+pub(crate) const PARENTS: Shared = Shared { list: "parents", reference: "parentRef", limit: 32 };
+pub(crate) const ANCESTORS: Shared =
+    Shared { list: "ancestors", reference: "ancestorRef", limit: 16 };
+
+/// The status with new entries, which replace the agent's own entries with the same references;
 /// entries of other controllers stay in place.
-pub(crate) fn parents(known: &Value, own: impl Fn(&Value) -> bool, wanted: &[Value]) -> Value {
-    let known = known["parents"].as_array().cloned().unwrap_or_default();
+pub(crate) fn entries(
+    of: &Shared,
+    known: &Value,
+    own: impl Fn(&Value) -> bool,
+    wanted: &[Value],
+) -> Value {
+    let known = known[of.list].as_array().cloned().unwrap_or_default();
     let mut left = wanted.to_vec();
     let mut all = Vec::new();
-    for parent in known {
-        if !own(&parent) {
-            all.push(parent);
-        } else if let Some(at) = left.iter().position(|it| it["parentRef"] == parent["parentRef"]) {
+    for entry in known {
+        let same = |it: &Value| it[of.reference] == entry[of.reference];
+        if !own(&entry) {
+            all.push(entry);
+        } else if let Some(at) = left.iter().position(same) {
             all.push(left.remove(at));
         }
     }
-    all.extend(left);
-    json!({"parents": all})
+    let room = of.limit.saturating_sub(all.len());
+    all.extend(left.into_iter().take(room));
+    json!({of.list: all})
 }
 
 #[cfg(test)]
@@ -105,7 +127,7 @@ mod tests {
         let known =
             json!({"parents": [parent("a", "old"), parent("other", ""), parent("gone", "")]});
         let own = |it: &Value| it["parentRef"]["name"] != "other";
-        let found = parents(&known, own, &[parent("new", ""), parent("a", "new")]);
+        let found = entries(&PARENTS, &known, own, &[parent("new", ""), parent("a", "new")]);
         let wanted = [parent("a", "new"), parent("other", ""), parent("new", "")];
         assert_eq!(found["parents"], json!(wanted));
     }

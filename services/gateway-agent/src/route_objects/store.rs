@@ -10,14 +10,14 @@ use futures_util::{StreamExt, future};
 use kube::core::{ApiResource, GroupVersionKind, Object};
 use kube::runtime::reflector;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Error, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_of};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::attach::Route;
 use super::objects::{
-    GROUP, Gateway, GatewayClass, Kind, Namespace, ReferenceGrant, RouteObject, Service,
+    GROUP, Gateway, GatewayClass, Kind, Namespace, Policy, ReferenceGrant, RouteObject, Service,
 };
 use super::secrets::WATCH_SECONDS;
 use super::translate::World;
@@ -32,6 +32,7 @@ pub(crate) struct Store {
     http: reflector::Store<RouteObject>,
     grpc: reflector::Store<RouteObject>,
     grants: reflector::Store<ReferenceGrant>,
+    policies: reflector::Store<Policy>,
     services: reflector::Store<Service>,
     namespaces: reflector::Store<Namespace>,
     missing: Arc<AtomicUsize>,
@@ -43,6 +44,7 @@ pub(crate) struct Objects {
     http: Vec<Arc<RouteObject>>,
     grpc: Vec<Arc<RouteObject>>,
     grants: Vec<Arc<ReferenceGrant>>,
+    policies: Vec<Arc<Policy>>,
     services: Vec<Arc<Service>>,
     namespaces: Vec<Arc<Namespace>>,
 }
@@ -50,6 +52,9 @@ pub(crate) struct Objects {
 pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
+
+/// Gateway API before 1.4 does not define this kind.
+const OPTIONAL: &str = "backendtlspolicies";
 
 struct Reader<'a> {
     client: &'a Client,
@@ -87,12 +92,21 @@ impl Reader<'_> {
                     Some(Ok(()))
                 }
                 Ok(_) => Some(Ok(())),
+                Err(error) if plural == OPTIONAL && is_undefined(&error) => mem::take(&mut first)
+                    .then(|| {
+                        missing.fetch_sub(1, Ordering::Relaxed);
+                        Ok(())
+                    }),
                 Err(error) => Some(Err(format!("{plural}: {error}"))),
             })
         });
         self.changes.push(changes.boxed());
         store
     }
+}
+
+fn is_undefined(error: &Error) -> bool {
+    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn slim<K: ResourceExt>(object: &mut K) {
@@ -111,6 +125,8 @@ impl Store {
             grpc: reader.read(resource(GROUP, "v1", "GRPCRoute", "grpcroutes"), None),
             grants: reader
                 .read(resource(GROUP, "v1beta1", "ReferenceGrant", "referencegrants"), None),
+            policies: reader
+                .read(resource(GROUP, "v1", "BackendTLSPolicy", "backendtlspolicies"), None),
             services: reader.read(resource("", "v1", "Service", "services"), None),
             namespaces: reader.read(resource("", "v1", "Namespace", "namespaces"), None),
             missing,
@@ -129,6 +145,7 @@ impl Store {
             http: self.http.state(),
             grpc: self.grpc.state(),
             grants: self.grants.state(),
+            policies: self.policies.state(),
             services: self.services.state(),
             namespaces: self.namespaces.state(),
         }
@@ -144,6 +161,7 @@ impl Objects {
             gateways: self.gateways.iter().map(Arc::as_ref).collect(),
             routes: http.chain(grpc).collect(),
             grants: self.grants.iter().map(Arc::as_ref).collect(),
+            policies: self.policies.iter().map(Arc::as_ref).collect(),
             services: self.services.iter().map(Arc::as_ref).collect(),
             namespaces: self.namespaces.iter().map(Arc::as_ref).collect(),
             ..World::default()

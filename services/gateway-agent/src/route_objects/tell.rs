@@ -55,6 +55,7 @@ async fn write(client: &Client, status: &Status) -> bool {
         Of::Class => resource(GROUP, "v1", "GatewayClass", "gatewayclasses"),
         Of::Gateway => resource(GROUP, "v1", "Gateway", "gateways"),
         Of::Route(Kind::Http) => resource(GROUP, "v1", "HTTPRoute", "httproutes"),
+        Of::Policy => resource(GROUP, "v1", "BackendTLSPolicy", "backendtlspolicies"),
         Of::Route(Kind::Grpc) => resource(GROUP, "v1", "GRPCRoute", "grpcroutes"),
     };
     let object = kind.kind.clone();

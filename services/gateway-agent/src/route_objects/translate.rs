@@ -1,6 +1,7 @@
 //! Derives Envoy's configuration and the status of the objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -10,11 +11,15 @@ use super::certificates::{Chain, References, Source};
 use super::grants::Grants;
 use super::hosts::{Hosts, Place, hosts};
 use super::listeners::{Pods, Served, served};
-use super::objects::{Gateway, GatewayClass, Kind, Namespace, Reference, ReferenceGrant, Service};
+use super::objects::{
+    Gateway, GatewayClass, Kind, Namespace, Policy, Reference, ReferenceGrant, Service,
+};
+use super::policies::{self, Judged, Policies};
 use super::prototypes::Prototypes;
 use super::rules::{Rules, rules};
 use super::secrets::{Found, Name};
-use super::status::{CONTROLLER, Verdict, parents};
+use super::status::{ANCESTORS, CONTROLLER, PARENTS, Verdict, entries};
+use crate::routes::Certificates;
 
 #[derive(Debug, Default)]
 pub(crate) struct World<'a> {
@@ -25,6 +30,7 @@ pub(crate) struct World<'a> {
     pub(crate) gateways: Vec<&'a Gateway>,
     pub(crate) routes: Vec<Route<'a>>,
     pub(crate) grants: Vec<&'a ReferenceGrant>,
+    pub(crate) policies: Vec<&'a Policy>,
     pub(crate) services: Vec<&'a Service>,
     pub(crate) namespaces: Vec<&'a Namespace>,
     pub(crate) secrets: Found,
@@ -35,6 +41,8 @@ pub(crate) struct Contribution {
     pub(crate) hosts: Hosts,
     pub(crate) clusters: BTreeMap<String, Value>,
     pub(crate) chains: Vec<Chain>,
+    /// CAs that the clusters trust.
+    pub(crate) authorities: Certificates,
 }
 
 impl Contribution {
@@ -59,6 +67,7 @@ pub(crate) struct Status {
 pub(crate) enum Of {
     Class,
     Gateway,
+    Policy,
     Route(Kind),
 }
 
@@ -88,8 +97,20 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn wanted_secrets(&self) -> BTreeSet<Name> {
-        let wanted = |it: &Gateway| self.references().wanted(&it.spec.listeners);
-        self.own().map(wanted).unwrap_or_default()
+        let Some(gateway) = self.own() else { return BTreeSet::new() };
+        let mut wanted = self.references().wanted(&gateway.spec.listeners);
+        wanted.extend(self.used_policies(&self.backends()).into_iter().flat_map(policies::wanted));
+        wanted
+    }
+
+    /// Policies for Services that the Gateway's routes use.
+    fn used_policies(&self, backends: &Backends<'a>) -> Vec<&'a Policy> {
+        let routes = self.routes.iter().filter(|it| it.is_for(self.gateway));
+        let used = routes.flat_map(|route| {
+            route.object.spec.references().filter_map(|to| backends.service(route, to).ok())
+        });
+        let used: Vec<_> = used.collect();
+        self.policies.iter().filter(|it| policies::targets(it, &used)).copied().collect()
     }
 
     fn references(&self) -> References<'_> {
@@ -106,18 +127,29 @@ impl<'a> World<'a> {
         let Some(gateway) = self.own() else { return (Contribution::default(), statuses) };
         let listeners =
             served(&gateway.spec.listeners, &self.pods, &self.references(), &self.secrets);
-        let outcomes = self.outcomes(&listeners, prototypes);
+        let mut backends = self.backends();
+        backends.policies = Policies::new(self.used_policies(&backends), &self.secrets);
+        let outcomes = self.outcomes(&listeners, &backends, prototypes);
         statuses.push(self.gateway_status(gateway, &listeners, &outcomes));
         statuses.extend(outcomes.iter().map(|it| self.route_status(it)));
+        statuses.extend(self.policy_statuses(&backends.policies.0));
         (contribution(&listeners, &outcomes, prototypes), statuses)
     }
 
-    fn outcomes(&self, listeners: &[Served<'_>], prototypes: &Prototypes) -> Vec<Outcome<'a>> {
+    fn backends(&self) -> Backends<'a> {
         let services = self.services.iter().filter_map(|it| {
             Some(((it.metadata.namespace.as_deref()?, it.metadata.name.as_deref()?), *it))
         });
         let grants = Grants(self.grants.clone());
-        let backends = Backends { services: services.collect(), grants };
+        Backends { services: services.collect(), grants, policies: Policies::default() }
+    }
+
+    fn outcomes(
+        &self,
+        listeners: &[Served<'_>],
+        backends: &Backends<'_>,
+        prototypes: &Prototypes,
+    ) -> Vec<Outcome<'a>> {
         let none = BTreeMap::new();
         let labels = |namespace: &str| {
             let found =
@@ -130,7 +162,7 @@ impl<'a> World<'a> {
         let outcome = |route: Route<'a>| {
             let own = |tls: bool| if tls { self.pods.https } else { self.pods.http };
             let rules = [false, true].map(|tls| {
-                rules(&route, &backends, prototypes, (tls, own(tls).unwrap_or_default()))
+                rules(&route, backends, prototypes, (tls, own(tls).unwrap_or_default()))
             });
             let mut attachments =
                 attach(&route, self.gateway, listeners, labels(route.namespace()), &mut taken);
@@ -167,8 +199,30 @@ impl<'a> World<'a> {
         };
         let wanted: Vec<_> = outcome.attachments.iter().map(parent).collect();
         let known = outcome.route.object.status.clone().unwrap_or_default();
-        let wanted = parents(&known, |it| self.is_own(&outcome.route, it), &wanted);
+        let wanted = entries(&PARENTS, &known, |it| self.is_own(&outcome.route, it), &wanted);
         status(Of::Route(outcome.route.kind), outcome.route.object, known, wanted)
+    }
+
+    /// Entries of policies that the Gateway's routes no longer use are removed.
+    fn policy_statuses(&self, used: &[Judged<'_>]) -> Vec<Status> {
+        let own = |entry: &Value| {
+            let to = &entry["ancestorRef"];
+            entry["controllerName"] == CONTROLLER
+                && (&to["namespace"], &to["name"])
+                    == (&json!(self.gateway.0), &json!(self.gateway.1))
+        };
+        let write = |object: &Policy, entry: &[Value]| {
+            let known = object.status.clone().unwrap_or_default();
+            let wanted = entries(&ANCESTORS, &known, own, entry);
+            status(Of::Policy, object, known, wanted)
+        };
+        let unused = self.policies.iter().filter(|object| {
+            let ancestors = object.status.as_ref().and_then(|it| it["ancestors"].as_array());
+            ancestors.into_iter().flatten().any(own)
+                && !used.iter().any(|it| std::ptr::eq(it.object, **object))
+        });
+        let used = used.iter().map(|it| write(it.object, &[policies::ancestor(it, self.gateway)]));
+        used.chain(unused.map(|it| write(it, &[]))).collect()
     }
 
     fn gateway_status(
@@ -260,7 +314,9 @@ fn class_status(class: &GatewayClass) -> Status {
 }
 
 /// Features that the class declares, sorted alphabetically as the API requires.
-const FEATURES: [&str; 28] = [
+const FEATURES: [&str; 30] = [
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "Gateway",
@@ -328,11 +384,15 @@ fn contribution(
             clusters.extend(rules.targets.iter().map(|it| (it.cluster().to_owned(), it)));
         }
     }
+    let authorities = clusters.values().filter_map(|it| it.tls.as_ref());
+    let authorities =
+        authorities.map(|tls| (tls.file.clone(), Arc::clone(&tls.authorities))).collect();
     let clusters = clusters.into_iter().map(|(name, it)| (name, prototypes.cluster(it))).collect();
     let of_tls = listeners.iter().filter(|it| it.tls() && it.programmed());
     let chains = of_tls.map(|it| Chain {
         hostname: it.listener.hostname.clone().filter(|it| !it.is_empty()),
         certificates: it.certificates.clone(),
     });
-    Contribution { hosts: hosts(listeners, &places), clusters, chains: chains.collect() }
+    let hosts = hosts(listeners, &places);
+    Contribution { hosts, clusters, chains: chains.collect(), authorities }
 }

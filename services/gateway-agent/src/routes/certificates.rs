@@ -1,4 +1,5 @@
-//! Certificates of Envoy's listeners, each in its own file that Envoy watches (SDS).
+//! Certificates of Envoy's listeners, and CAs that its clusters trust, each in its own file that
+//! Envoy watches (SDS).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -8,14 +9,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::SignatureAlgorithm;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, SignatureAlgorithm};
 use serde_json::json;
 
 const FOLDER: &str = "certificates";
+
+/// CAs of the gateway's image.
+const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Reason why Envoy could not use a certificate. Envoy would otherwise hold back all other
 /// listeners.
@@ -23,6 +27,12 @@ const FOLDER: &str = "certificates";
 pub(crate) enum CertificateError {
     #[error("tls.crt has no certificate in PEM")]
     NoChain,
+    #[error("ca.crt has no certificate in PEM")]
+    NoAuthority,
+    #[error("ca.crt: {0}")]
+    Authority(pem::Error),
+    #[error("ca.crt: {0}")]
+    Root(rustls::Error),
     #[error("tls.crt: {0}")]
     Chain(pem::Error),
     #[error("tls.key: {0}")]
@@ -34,9 +44,13 @@ pub(crate) enum CertificateError {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Certificate {
-    chain: String,
-    key: String,
+pub(crate) struct Certificate(Content);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Content {
+    Pair { chain: String, key: String },
+    Authorities(String),
+    System,
 }
 
 impl Debug for Certificate {
@@ -61,16 +75,53 @@ impl Certificate {
             _ => return Err(CertificateError::Algorithm),
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Self { chain: text(chain), key: text(key) })
+        Ok(Self(Content::Pair { chain: text(chain), key: text(key) }))
+    }
+
+    pub(crate) fn authorities(text: &str) -> Result<Self, CertificateError> {
+        let all: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(CertificateError::Authority)?;
+        if all.is_empty() {
+            return Err(CertificateError::NoAuthority);
+        }
+        let mut store = RootCertStore::empty();
+        for each in all {
+            store.add(each).map_err(CertificateError::Root)?;
+        }
+        Ok(Self(Content::Authorities(format!("{}\n", text.trim_end()))))
+    }
+
+    /// The CAs of the system.
+    pub(crate) fn system() -> Self {
+        Self(Content::System)
+    }
+
+    /// All CAs of these.
+    pub(crate) fn joined(all: &[Arc<Self>]) -> Self {
+        let text = |it: &Arc<Self>| match &it.0 {
+            Content::Authorities(text) => Some(text.clone()),
+            Content::Pair { .. } | Content::System => None,
+        };
+        Self(Content::Authorities(all.iter().filter_map(text).collect()))
     }
 
     fn resource(&self, name: &str) -> String {
         let kind = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
-        let certificate = json!({
-            "certificate_chain": {"inline_string": self.chain},
-            "private_key": {"inline_string": self.key},
-        });
-        let secret = json!({"@type": kind, "name": name, "tls_certificate": certificate});
+        let (key, content) = match &self.0 {
+            Content::Pair { chain, key } => (
+                "tls_certificate",
+                json!({
+                    "certificate_chain": {"inline_string": chain},
+                    "private_key": {"inline_string": key},
+                }),
+            ),
+            Content::Authorities(text) => {
+                ("validation_context", json!({"trusted_ca": {"inline_string": text}}))
+            }
+            Content::System => ("validation_context", json!({"trusted_ca": {"filename": SYSTEM}})),
+        };
+        let secret = json!({"@type": kind, "name": name, key: content});
         json!({"resources": [secret]}).to_string()
     }
 }
@@ -154,6 +205,10 @@ pub(crate) mod tests {
         Arc::new(Certificate::read(chain.as_bytes(), key.as_bytes()).expect("a certificate"))
     }
 
+    pub(crate) fn authority(host: &str) -> Arc<Certificate> {
+        Arc::new(Certificate::authorities(&pair(host).0).expect("a CA"))
+    }
+
     #[test]
     fn a_pair_that_envoy_would_reject_is_found() {
         let ((chain, key), (_, other)) = (pair("a.io"), pair("b.io"));
@@ -171,6 +226,15 @@ pub(crate) mod tests {
             let error = Certificate::read(chain.as_bytes(), key.as_bytes()).expect_err(words);
             assert!(error.to_string().starts_with(words), "{error}");
         }
+        for (text, words) in [
+            ("", "ca.crt has no certificate"),
+            ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", "ca.crt: "),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "ca.crt: "),
+        ] {
+            let error = Certificate::authorities(text).expect_err(words);
+            assert!(error.to_string().starts_with(words), "{error}");
+        }
+        assert!(Certificate::authorities(&chain).is_ok());
         let good = Certificate::read(chain.as_bytes(), key.as_bytes()).expect("a pair");
         assert_eq!(format!("{good:?}"), "Certificate { .. }");
     }

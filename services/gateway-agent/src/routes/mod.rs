@@ -11,8 +11,8 @@ mod status;
 
 pub(crate) use self::apply::Applier;
 #[cfg(test)]
-pub(crate) use self::certificates::tests::certificate;
-pub(crate) use self::certificates::{Certificate, path as certificate_path};
+pub(crate) use self::certificates::tests::{authority, certificate};
+pub(crate) use self::certificates::{Certificate, Certificates, path as certificate_path};
 pub(crate) use self::desired::{Desired, Update};
 pub(crate) use self::source::Source;
 pub(crate) use self::status::Status;
