@@ -47,6 +47,7 @@ help: ## Show the targets and variables
 ##   REPLICA_PORT        8100, the first replica's; the next ones count up
 ##   REPLICA_ADMIN_PORT  8200, the first replica's; the next ones count up
 ##   DATABASE            sqlite: a file that all replicas share; postgres: a PostgreSQL that up starts; none
+##   MTLS                a folder with certificates, for mutual TLS between gateway and replicas: docs/mutual-tls.md
 ##   POSTGRES_PORT       5433; also for postgres-up
 ##   INSTANCE            default; use another name and other ports to run a second instance
 ## To run another service instead of the reference server, built with the dev profile:

@@ -13,7 +13,9 @@ def main(arguments: list[str]) -> int:
         prog="python3 hack/local",
         description="Runs the platform as local processes.",
         epilog="Environment: "
-        + ", ".join([*settings.VARIABLES, "REPLICAS", "DATABASE", "POSTGRES_PORT", "INSTANCE"]),
+        + ", ".join(
+            [*settings.VARIABLES, "REPLICAS", "DATABASE", "MTLS", "POSTGRES_PORT", "INSTANCE"]
+        ),
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start = commands.add_parser("up", help="start all processes and wait until they are ready")

@@ -5,11 +5,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from local import supervisor
+from local import settings, supervisor
 from local.service import REFERENCE
 from local.topology import Replica, Topology
 from stack import HOST, REPOSITORY
 from stack.prometheus import command
+
+
+def tls(folder: str) -> dict[str, str]:
+    """Returns a replica's settings for mutual TLS."""
+    if not folder:
+        return {}
+    return {
+        "tls.certificate": f"{folder}/server/tls.crt",
+        "tls.key": f"{folder}/server/tls.key",
+        "tls.clients.ca": f"{folder}/server/ca.crt",
+        "tls.clients.allow": settings.identity("gateway"),
+    }
 
 
 def server(replica: Replica, pinned: bool, program: Path, more: Sequence[str] = ()) -> list[str]:
@@ -39,7 +51,9 @@ def environment(replica: Replica, topology: Topology) -> dict[str, str]:
     common = {"PORT": str(replica.port), "HOSTNAME": replica.name}
     if not topology.of(replica).chassis:
         return common
+    mutual = tls(topology.mtls).items()
     return common | {
+        **{f"CORELANE_{name.replace('.', '_').upper()}": value for name, value in mutual},
         "CORELANE_LISTEN": f"{HOST}:{replica.port}",
         "CORELANE_ADMIN_LISTEN": f"{HOST}:{replica.admin_port}",
         "CORELANE_REPLICA": replica.name,

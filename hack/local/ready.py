@@ -94,7 +94,8 @@ def serves(replica: Replica, topology: Topology) -> bool:
     service = topology.of(replica)
     path = "/readyz" if service.chassis else service.health
     ready = _get(replica.admin_port, path) is not None
-    if service != REFERENCE or topology.database == "none":
+    # With mutual TLS, only the gateway reaches the traffic port.
+    if service != REFERENCE or topology.database == "none" or topology.mtls:
         return ready
     return ready and _get(replica.port, "/projects?limit=1") is not None
 

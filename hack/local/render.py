@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from string import Template
 
-from local import build, commands, database, supervisor
+from local import build, commands, database, settings, supervisor
 from local.service import REFERENCE, Service
 from local.topology import Topology
 from stack import HOST, REPOSITORY
@@ -36,7 +36,7 @@ def render(
     topology: Topology, programs: dict[str, Path], known: dict[str, set[str]], run: Path
 ) -> None:
     """`known` contains the CORELANE_ variables that each service reads."""
-    (run / "envoy.yaml").write_text(gateway_configuration(topology, programs))
+    (run / "envoy.yaml").write_text(gateway_configuration(topology, programs, run))
     (run / "prometheus.yml").write_text(prometheus(topology, run.name))
     if topology.service == REFERENCE:
         make_token(run)
@@ -61,6 +61,15 @@ def gateway_values(topology: Topology) -> dict:
         "accessLog": {"percent": 100},
         "routes": _routes(topology) if several else [],
     }
+
+
+def _mutual_tls(topology: Topology, run: Path) -> dict:
+    """Gateway values for mutual TLS."""
+    if not topology.mtls:
+        return {}
+    files = {"folder": f"{topology.mtls}/gateway", "sds": str(run)}
+    upstream = {"identity": settings.identity("server")}
+    return {"mtls": {"enabled": True, "files": files}, "upstream": upstream}
 
 
 def _endpoints(topology: Topology, service: Service) -> list[dict]:
@@ -111,7 +120,7 @@ def envoy(
         check=True,
     ).stdout
     if not text:
-        raise ToolError(f"{values}: no {file} without TLS: set tls.enabled")
+        raise ToolError(f"{values}: no {file} without TLS: set tls.enabled or mtls.enabled")
     return text
 
 
@@ -210,6 +219,8 @@ def _replicas(
         program = build.installed(REFERENCE, run)
         more = database.flags(topology, postgres, run)
         more += ["--auth.tokens", str(hashed_token(run))]
+        for name, value in commands.tls(topology.mtls).items():
+            more += [f"--{name}", value]
         return {
             replica.name: (commands.server(replica, topology.pinned, program, more), {})
             for replica in topology.replicas
@@ -268,24 +279,28 @@ LAST = "$REPLICA_ADMIN_PORT}\n"
 READY = 'http_health_check: {path: "/readyz"}'
 
 
-def gateway_configuration(topology: Topology, programs: dict[str, Path]) -> str:
-    """Rendered by Helm if there are several services, or the service defines gateway values."""
+def gateway_configuration(topology: Topology, programs: dict[str, Path], run: Path) -> str:
+    """Rendered by Helm if there are several services or mutual TLS, or the service defines gateway
+    values.
+    """
     service = topology.service
-    if len(topology.services) > 1:
-        return _chosen(topology, programs)
-    text = _chosen(topology, programs) if service.gateway else _usual(topology)
+    if len(topology.services) > 1 or topology.mtls:
+        return _chosen(topology, programs, run)
+    text = _chosen(topology, programs, run) if service.gateway else _usual(topology)
     if service.chassis:
         return text
     return text.replace(READY, f"http_health_check: {{path: {json.dumps(service.health)}}}")
 
 
-def _chosen(topology: Topology, programs: dict[str, Path]) -> str:
+def _chosen(topology: Topology, programs: dict[str, Path], run: Path) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         values = gateway_values(topology)
         if len(topology.services) == 1:
             values = _merged(values, topology.service.gateway)
-        json.dump(values, file)
+        json.dump(_merged(values, _mutual_tls(topology, run)), file)
         file.flush()
+        for name in ("mtls-certificate.yaml", "mtls-ca.yaml") if topology.mtls else ():
+            (run / name).write_text(envoy(Path(file.name), programs, name))
         return envoy(Path(file.name), programs)
 
 

@@ -39,6 +39,8 @@ class Settings:
     ports: dict[str, int]
     database: str = DATABASES[0]
     services: tuple[Service, ...] = (REFERENCE,)
+    mtls: str = ""
+    """Folder with the certificates for mutual TLS, if any."""
 
     @property
     def pinned(self) -> bool:
@@ -84,7 +86,32 @@ def load(services: tuple[Service, ...] = (REFERENCE,)) -> Settings:
         },
         database=_database(DATABASES[0] if services == (REFERENCE,) else DATABASES[-1]),
         services=services,
+        mtls=_mtls(services),
     )
+
+
+PARTS = ("gateway", "server")
+"""Folders of the certificates for mutual TLS, each with the files of a Secret. Each certificate
+names its part (`identity`).
+"""
+
+
+def identity(part: str) -> str:
+    return f"spiffe://cluster.local/ns/local/sa/{part}"
+
+
+def _mtls(services: tuple[Service, ...]) -> str:
+    if not given("MTLS"):
+        return ""
+    folder = Path(os.environ["MTLS"]).absolute()
+    files = [folder / part / name for part in PARTS for name in ("tls.crt", "tls.key", "ca.crt")]
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise ToolError(
+            f"MTLS={folder}: no {', '.join(missing)}: docs/mutual-tls.md shows how to create them"
+        )
+    if len(services) > 1 or not services[0].chassis:
+        raise ToolError(f"MTLS={folder}: use one service, on the crate corelane-service")
+    return str(folder)
 
 
 def profile(service: Service = REFERENCE) -> str:

@@ -33,6 +33,7 @@ class Topology:
     services: tuple[Service, ...] = (REFERENCE,)
     dashboard_port: int = 0
     """0 if there is no dashboard."""
+    mtls: str = ""
 
     @property
     def service(self) -> Service:
@@ -65,7 +66,7 @@ class Topology:
         if self.database == "postgres":
             ports["POSTGRES_PORT"] = self.postgres_port
         each = len(self.replicas) // len(self.services)
-        chosen = {"REPLICAS": each, "DATABASE": self.database, **ports}
+        chosen = {"REPLICAS": each, "DATABASE": self.database, "MTLS": self.mtls, **ports}
         return {name: str(value) for name, value in chosen.items()}
 
 
@@ -93,6 +94,7 @@ def plan(settings: Settings) -> Topology:
         postgres_port=ports.get("POSTGRES_PORT", 0),
         services=settings.services,
         dashboard_port=ports["DASHBOARD_PORT"],
+        mtls=settings.mtls,
     )
 
 

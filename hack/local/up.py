@@ -34,11 +34,12 @@ TOOLS = ("envoy", "prometheus", "supervisord")
 
 
 def prepare(
-    run: Path, services: tuple[Service, ...], corelane: Path | None
+    run: Path, plan: Topology, corelane: Path | None
 ) -> tuple[dict[str, Path], list[Built], Path]:
     """Tools by name, the services, and the `corelane` program, which is built if it is missing."""
+    services = plan.services
     profile = settings.profile(services[0])
-    renders = len(services) > 1 or services[0].gateway
+    renders = len(services) > 1 or services[0].gateway or plan.mtls
     with ThreadPoolExecutor() as pool:
         found = pool.submit(resolve.ensure, [*TOOLS, "helm"] if renders else TOOLS)
         # A cargo build uses all CPUs.
@@ -110,7 +111,7 @@ def _running(run: Path, services: tuple[Service, ...]) -> Topology | None:
     return running
 
 
-OURS = {"DATABASE", "INSTANCE", "POSTGRES_PORT", "PROFILE", "REPLICAS", *settings.VARIABLES}
+OURS = {"DATABASE", "INSTANCE", "MTLS", "POSTGRES_PORT", "PROFILE", "REPLICAS", *settings.VARIABLES}
 """Variables that do not concern replicas."""
 
 SHELL = re.compile(
@@ -147,7 +148,7 @@ def _own(plan: Topology, service: Service, run: Path) -> dict[str, str]:
 
 def _bring_up(plan: Topology, run: Path, corelane: Path | None) -> list[Built]:
     ports.require_free(plan)
-    programs, built, page = prepare(run, plan.services, corelane)
+    programs, built, page = prepare(run, plan, corelane)
     _clear(run)
     for each in built:
         build.install(each.program, run)
@@ -208,8 +209,9 @@ def describe(plan: Topology, run: Path) -> str:
     for replica in plan.replicas:
         chassis = plan.of(replica).chassis
         lanes = f"; lanes: http://{HOST}:{replica.admin_port}/lanes" if chassis else ""
+        scheme = "https" if plan.mtls else "http"
         lines.append(
-            f"  {replica.name:<14} http://{HOST}:{replica.port}  (CPU {replica.cpu}{lanes})"
+            f"  {replica.name:<14} {scheme}://{HOST}:{replica.port}  (CPU {replica.cpu}{lanes})"
         )
     ours = plan.service == REFERENCE
     if ours or plan.database != "none":

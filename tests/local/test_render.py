@@ -53,7 +53,7 @@ def test_without_tls_there_is_no_such_file() -> None:
 
 @pytest.mark.fast
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
+def test_the_local_gateway_is_what_the_chart_renders(replicas: int, tmp_path: Path) -> None:
     ports = {"GATEWAY_PORT": 20001, "ENVOY_ADMIN_PORT": 20002, "GATEWAY_STATS_PORT": 20003}
     ports |= {
         "DASHBOARD_PORT": 20005,
@@ -62,7 +62,7 @@ def test_the_local_gateway_is_what_the_chart_renders(replicas: int) -> None:
         "REPLICA_ADMIN_PORT": 20200,
     }
     plan = topology.plan(Settings(replicas=replicas, cpus=(0, 1), ports=ports))
-    assert render.gateway_configuration(plan, {}) == local_gateway.rendered(plan)
+    assert render.gateway_configuration(plan, {}, tmp_path) == local_gateway.rendered(plan)
 
 
 def plan(replicas: int, cpus: tuple[int, ...]) -> topology.Topology:

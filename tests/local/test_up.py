@@ -1,5 +1,6 @@
 """`up`, `status`, `logs` and `down` with real processes; `down` cleans up its own instance only."""
 
+import http.client
 import json
 import math
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from local import supervisor
 from stack import REPOSITORY, becomes, eventually, pids
+from stack.credentials import SecretFolder, authority
 from stack.http import ask
 from stack.load import Load
 from stack.programs import program
@@ -185,6 +187,27 @@ def test_a_bad_value_is_named(
     result = new_platform(1).command("up", **{variable: value})
     assert result.returncode == 1
     assert f"{variable}={value}" in result.stderr
+
+
+def test_mutual_tls_uses_the_certificates_of_a_folder(
+    new_platform: Callable[[int], Platform], tmp_path: Path
+) -> None:
+    platform, ca = new_platform(1), authority(tmp_path, "ca")
+    platform.variables["MTLS"] = str(tmp_path)
+    missing = platform.command("up")
+    assert missing.returncode == 1
+    assert f"no {tmp_path}/gateway/tls.crt" in missing.stderr
+    for part in ("gateway", "server"):
+        pair = ca.issue(f"URI:spiffe://cluster.local/ns/local/sa/{part}")
+        files = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca.certificate}
+        SecretFolder(tmp_path / part).put(files)
+    platform.up()
+    (replica,) = platform.replicas
+    eventually(lambda: ask(platform.gateway, "/hello").replica == replica.name, "a reply")
+    # A client without a certificate gets no reply.
+    address = replica.url.replace("http:", "https:")
+    with pytest.raises((OSError, http.client.HTTPException)):
+        ask(address, "/hello")
 
 
 def test_prometheus_answers_a_quantile_with_a_number(platform: Platform) -> None:
