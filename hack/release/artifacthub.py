@@ -1,4 +1,5 @@
-"""Annotations for Artifact Hub, which only a release knows: https://artifacthub.io/docs/topics/annotations/helm/.
+"""Annotations for Artifact Hub that only a release can provide:
+https://artifacthub.io/docs/topics/annotations/helm/.
 
 A signing key is not among them: Artifact Hub itself finds the signatures that cosign adds in the registry.
 """

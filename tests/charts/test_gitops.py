@@ -1,4 +1,4 @@
-"""GitOps tools render the charts without a cluster, again and again, and apply them as a server-side
+"""GitOps tools render the charts repeatedly, without a cluster, and apply them as a server-side
 field manager. Nothing may differ the second time, and the autoscaler's replica count must stay.
 """
 
@@ -20,7 +20,7 @@ CHANGING = (
     r"lookup|now|rand\w+|uuidv4|shuffle|gen(?:CA|PrivateKey|SelfSigned|Signed)\w*|htpasswd|bcrypt|encryptAES"
     r"|getHostByName|\.Release\.(?:IsInstall|IsUpgrade|Revision)|\.Capabilities\.APIVersions"
 )
-"""Functions with another result each time, and values that differ without a cluster."""
+"""Functions whose results differ each time, and values that differ without a cluster."""
 
 ACTION = re.compile(r"\{\{-?(?!-? */\*)(.*?)-?\}\}", re.DOTALL)
 

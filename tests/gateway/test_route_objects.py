@@ -317,7 +317,7 @@ def test_replicas_prove_the_identity_of_their_service(
             eventually(
                 lambda: ask(gateway.url, "/div/4").status == 503 and gateway.counted(refused)
             )
-            # A policy replaces what replicas must prove, but the gateway proves the same as before.
+            # A policy changes how replicas must authenticate, but not how the gateway does.
             identity = {"type": "URI", "uri": f"spiffe://cluster.local/ns/{here}/sa/right"}
             named = policy("wrong", hostname="right.example", subjectAltNames=[identity])
             objects.apply(roots(ca), named)

@@ -43,8 +43,9 @@ Parts of a NetworkPolicy. Probes need no rule, because a pod always accepts conn
 podSelector:
   matchLabels:
     {{- include "common.selectorLabels" . | nindent 4 }}
-# Both are listed, so that anything that no rule allows is rejected in both directions. An empty list of rules is left
-# out: the API server does not store it, and each apply would count as a change.
+# Both are listed, so that anything that no rule allows is rejected in both directions. An empty
+# list of rules is omitted, because the API server does not store it, and each apply would count as
+# a change.
 policyTypes: [Ingress, Egress]
 {{- end -}}
 

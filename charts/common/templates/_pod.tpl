@@ -142,7 +142,7 @@ imagePullSecrets:
 Parts of a Deployment outside its pod template.
 */}}
 
-{{/* A replica count here would override the autoscaler's decision, unless it has not decided yet. */}}
+{{/* A replica count here would override the autoscaler's decision, unless the autoscaler has not made one yet. */}}
 {{- define "common.deployment.rollout" -}}
 {{- if or (not .Values.autoscaling.enabled) .Values.autoscaling.handover -}}
 replicas: {{ .Values.replicas }}

@@ -7,7 +7,7 @@
 {{- ternary .Values.autoscaling.minReplicas .Values.replicas .Values.autoscaling.enabled -}}
 {{- end -}}
 
-{{/* The autoscaler's lower bound. During a handover, the autoscaler changes the number, and so owns it. */}}
+{{/* The autoscaler's lower bound. During a handover, the autoscaler changes the number and thus becomes its owner. */}}
 {{- define "common.autoscaling.least" -}}
 {{- with .Values.autoscaling -}}
 {{- ternary (add $.Values.replicas 1 | max .minReplicas) .minReplicas .handover -}}
@@ -54,7 +54,7 @@ spec:
   {{- end }}
 {{- end -}}
 
-{{/* KEDA gives its HorizontalPodAutoscaler the name that the chart's has in mode hpa, and takes over an existing one. */}}
+{{/* KEDA's HorizontalPodAutoscaler has the name of the chart's in hpa mode, and KEDA takes over an existing one. */}}
 {{- define "common.scaledObject" -}}
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -70,7 +70,7 @@ spec:
   minReplicaCount: {{ include "common.autoscaling.least" . }}
   maxReplicaCount: {{ .Values.autoscaling.maxReplicas }}
   pollingInterval: 15
-  # Without data for a while, replicas are added up to the minimum, and none is removed.
+  # If data are missing for a while, KEDA adds replicas up to the minimum, and removes none.
   fallback:
     failureThreshold: 3
     replicas: {{ include "common.autoscaling.least" . }}

@@ -131,7 +131,7 @@ fn chains(all: &[Chain]) -> Value {
     if found.is_empty() { Value::Null } else { json!(found) }
 }
 
-/// What the replicas of each cluster must prove.
+/// How the replicas of each cluster must authenticate.
 fn proofs(clusters: &BTreeMap<String, Value>) -> Value {
     let proof = |(name, it): (&String, &Value)| {
         let tls = it.pointer("/transport_socket/typed_config")?;

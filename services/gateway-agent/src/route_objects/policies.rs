@@ -1,5 +1,5 @@
-//! BackendTLSPolicies: whether the gateway connects to a Service with TLS, and what its replicas
-//! must prove.
+//! BackendTLSPolicies: whether the gateway connects to a Service with TLS, and how its replicas
+//! must authenticate.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
