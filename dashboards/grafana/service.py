@@ -21,7 +21,7 @@ BOARD = Board(
 PHASES = f'{POD_ROUTE}, phase!="accept"'
 """Excludes the accept phase, which belongs to a connection rather than a request."""
 
-# Route records keep no pod, but these panels show the selected pods.
+# Route records have no `pod` label, but these panels show the selected pods.
 REQUESTS = sum_rate("corelane_requests_total", POD_ROUTE, "route", "5m")
 ERRORS = f"""
   (

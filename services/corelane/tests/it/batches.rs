@@ -14,7 +14,7 @@ use crate::support::{Client, PATIENCE, Running, TestService, builder};
 /// Body size of `/long`, just small enough for batching.
 const LONG: usize = 3500;
 
-/// Longer than responses may wait.
+/// A handler time that is longer than responses may wait.
 const EXPENSIVE: Duration = Duration::from_millis(5);
 
 /// A server whose `/block` route holds the lane and whose other routes echo the query.

@@ -27,7 +27,7 @@ const UP_TO_DATE: Family = Family::gauge(
 
 const NOT_AFTER: Family = Family::gauge(
     "corelane_tls_certificate_not_after_seconds",
-    "Expiry time of the first certificate in use to expire, clients' CAs included, since the Unix epoch",
+    "Earliest expiry time of the certificates in use, including the clients' CAs, since the Unix epoch",
 );
 
 #[derive(Debug)]
