@@ -112,7 +112,10 @@ def gateway_to(
         "admin": {"port": first + 2},
         "tls": {"port": first + 3, "files": {"sds": f"{folder}/certificate.yaml"}},
         "http3": {"port": first + 3},
-        "authentication": {"jwt": {"files": {"sds": f"{folder}/credential.yaml"}}},
+        "authentication": {
+            "jwt": {"files": {"sds": f"{folder}/credential.yaml"}},
+            "oidc": {"files": {"sds": str(folder)}},
+        },
         "upstream": {
             "discovery": "static",
             "endpoints": endpoints,

@@ -395,6 +395,7 @@ BOARD.row(
         {
             "rate limit": sum_rate("envoy_http_local_rate_limit_enforced", GATEWAY),
             "token": sum_rate("envoy_http_jwt_authn_denied", GATEWAY),
+            "login": sum_rate("envoy_http_oauth_failure", GATEWAY),
             "API key": sum_rate("envoy_http_api_key_auth_unauthorized", GATEWAY),
             "password": sum_rate("envoy_http_basic_auth_denied", GATEWAY),
             "external authorization": sum_rate("envoy_http_ext_authz_denied", GATEWAY),

@@ -6,8 +6,12 @@ import pytest
 
 from stack import REPOSITORY
 from stack.rendering import GATEWAY_VALUES, envoy_config
+from support.validation import OIDC
 
 pytestmark = pytest.mark.fast
+
+OWN = {"admin", "authorization", "collector", "gateways", "jwks", "oidc", "oidckeys"}
+"""Clusters that only Envoy itself uses."""
 
 EVERY_VALUES_FILE = pytest.mark.parametrize("values", GATEWAY_VALUES, ids=lambda path: path.stem)
 
@@ -57,10 +61,7 @@ def test_clients_reach_only_the_replicas(values: Path) -> None:
             for cluster in reaches(route.get("route", {}))
         }
         # Redirects and direct responses use no cluster.
-        assert (
-            reached == clusters - {"admin", "authorization", "collector", "gateways", "jwks"}
-            or "redirect" in hosts[0]["routes"][-1]
-        )
+        assert reached == clusters - OWN or "redirect" in hosts[0]["routes"][-1]
 
 
 def reaches(action: dict) -> set[str]:
@@ -98,10 +99,13 @@ def test_filters_have_a_fixed_order() -> None:
         "compression.enabled=true",
         "authentication.apiKeys.enabled=true,authentication.apiKeys.secret=a",
         "authentication.basicAuth.enabled=true,authentication.basicAuth.secret=b,authentication.basicAuth.everywhere=false",
+        f"{OIDC},authentication.oidc.everywhere=false",
     )
     order = [
         "envoy.filters.http.cors",
         "envoy.filters.http.local_ratelimit",
+        "corelane.oidc",
+        "corelane.id_token",
         "envoy.filters.http.jwt_authn",
         "corelane.claims",
         "corelane.api_keys",

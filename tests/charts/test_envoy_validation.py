@@ -16,7 +16,7 @@ from stack import REPOSITORY
 from stack.gateway import Gateway, gateway_to
 from stack.http import Reply, ask
 from stack.rendering import GATEWAY_VALUES, envoy_config
-from support.validation import accepted
+from support.validation import OIDC, accepted
 from tools.resolve import tool
 
 TLS = "tls.enabled=true,tls.secret=certificate"
@@ -41,6 +41,7 @@ SWITCHES = (
         "",
         JWT,
         f"{JWT},authentication.jwt.url=https://i.test/keys,authentication.jwt.requireClaims[0].claim=sub",
+        f"{OIDC},listener.trustedHops=1,authentication.oidc.endSessionEndpoint=https://i.test/end",
     ),
     ("", "cors.origins={*}"),
     ("", "mtls.enabled=true", "mtls.enabled=true,upstream.identity=shop.internal"),

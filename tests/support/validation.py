@@ -18,6 +18,18 @@ CGROUP_FILES = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 
+_LOGIN = {
+    "enabled": "true",
+    "secret": "oidc",
+    "clientId": "shop",
+    "issuer": "https://i.test",
+    "authorizationEndpoint": "https://i.test/auth",
+    "tokenEndpoint": "https://i.test/token",
+    "keysUrl": "https://i.test/keys",
+}
+OIDC = ",".join(f"authentication.oidc.{key}={value}" for key, value in _LOGIN.items())
+"""Settings of a login."""
+
 
 @cache
 def _keys() -> str:
@@ -33,7 +45,8 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
     """
     shutil.copy(certificate(folder, "tls", "ec")[0], folder / "ca.crt")
     (folder / "jwks.json").write_text(_keys())
-    (folder / "token").write_text("token")
+    for name in ("token", "client-secret", "hmac-secret"):
+        (folder / name).write_text(name)
     if not any(map(Path.exists, CGROUP_FILES)):
         settings = (*settings, "overload.monitor=heap")
     files = envoy_files(*settings, **options)
@@ -46,6 +59,7 @@ def accepted(folder: Path, *settings: str, **options: Any) -> None:
             "/etc/envoy-mtls",
             "/etc/envoy-clients",
             "/etc/envoy-jwt",
+            "/etc/envoy-oidc",
             "/etc/envoy",
             "/run/corelane",
         ):

@@ -154,8 +154,9 @@ Checks that the schema cannot express. Each error names the value and the fix.
 {{- if and $route.jwt (not $root.Values.authentication.jwt.enabled) -}}
 {{- fail (printf "jwt of the route %s is true but authentication.jwt.enabled is not: enable it, or remove jwt" $route.name) -}}
 {{- end -}}
-{{- if and $route.requireClaims (not $route.jwt) -}}
-{{- fail (printf "requireClaims of the route %s is set but jwt of the route is not true: requests without a token have no claims. Set jwt to true, or remove requireClaims" $route.name) -}}
+{{- $login := $root.Values.authentication.oidc -}}
+{{- if and $route.requireClaims (not $route.jwt) (not (and $login.enabled (hasKey $route "oidc" | ternary $route.oidc $login.everywhere))) -}}
+{{- fail (printf "requireClaims of the route %s is set but neither its jwt nor its oidc is true: requests without a token have no claims. Set one of them to true, or remove requireClaims" $route.name) -}}
 {{- end -}}
 {{- with $route.rateLimit -}}
 {{- $interval := include "common.duration" (list (.interval | default "1s") (printf "rateLimit.interval of the route %s" $route.name)) | int64 -}}

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
@@ -10,9 +11,10 @@ from dashboards.drill.causes.certificates import YEAR, write
 from dashboards.drill.drills import Labels, drill
 from dashboards.drill.place import Place
 from stack import HOST
-from stack.credentials import issuer, token
+from stack.credentials import certificate, issuer, token
 from stack.gateway import Gateway
 from stack.http import ask
+from stack.http_server import Request, serving
 
 
 @drill(
@@ -90,6 +92,42 @@ def authorization_stopped(place: Place) -> Iterator[Labels]:
         decider.signal(signal.SIGSTOP)
         yield {"pod": "gateway"}
         decider.signal(signal.SIGCONT)
+
+
+@drill(
+    "CorelaneLoginUnavailable",
+    how="clients with an expired session refresh it at a provider that rejects the client secret, then accepts it",
+    resolves=360,
+)
+def login_refused(place: Place) -> Iterator[Labels]:
+    status = [200]
+    # A session without an ID token: Envoy counts the refresh and rejects the request.
+    tokens = b'{"access_token": "a", "token_type": "Bearer", "expires_in": 3600}'
+    keys = issuer(place.folder).keys().encode()
+    trusted, key = certificate(place.folder, "provider", "ec")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(trusted, key)
+
+    def answer(request: Request) -> None:
+        request.body()
+        known = request.path == "/keys"
+        request.reply(200 if known else status[0], body=keys if known else tokens)
+
+    url = place.stack.enter_context(serving(answer, tls=tls)).replace(HOST, "localhost")
+    for name in ("client-secret", "hmac-secret", "token"):
+        (place.folder / name).write_text(name)
+    login = {"enabled": True, "issuer": url, "clientId": "drill", "ca": str(trusted)}
+    login |= {"authorizationEndpoint": url, "tokenEndpoint": f"{url}/token"}
+    login |= {"keysUrl": f"{url}/keys", "files": {"folder": str(place.folder)}}
+    # As if a load balancer in front terminated TLS.
+    values = {"authentication": {"oidc": login}, "listener": {"trustedHops": 1}}
+    gateway = place.gateway(place.server(), values=values, reaches=False)
+    refresh = {"Cookie": "RefreshToken=expired"}
+    with place.again(lambda: ask(gateway.url, "/hello", headers=refresh)):
+        place.begins()
+        status[0] = 401
+        yield {"pod": "gateway"}
+        status[0] = 200
 
 
 @drill(

@@ -186,6 +186,7 @@ corelane.client_certificate: {"@type": type.googleapis.com/envoy.config.route.v3
 {{/* The checks that a route can enable or disable, by the route's key, as JSON, with their values and filters. */}}
 {{- define "gateway.access" -}}
 {{- $checks := dict
+  "oidc" (dict "values" "authentication.oidc" "filters" (list "corelane.oidc" "corelane.id_token"))
   "apiKey" (dict "values" "authentication.apiKeys" "filters" (list "corelane.api_keys"))
   "basicAuth" (dict "values" "authentication.basicAuth" "filters" (list "corelane.basic_auth"))
   "externalAuthorization" (dict "values" "externalAuthorization" "filters" (list "corelane.external_authorization"))
@@ -225,6 +226,7 @@ corelane.client_certificate: {"@type": type.googleapis.com/envoy.config.route.v3
 
 {{- define "gateway.guards.access" -}}
 {{- include "gateway.guards.clients" . -}}
+{{- include "gateway.guards.oidc" . -}}
 {{- $jwt := .Values.authentication.jwt.enabled -}}
 {{- range $key, $name := dict "apiKey" "apiKeys" "basicAuth" "basicAuth" -}}
 {{- $values := get $.Values.authentication $name -}}

@@ -39,6 +39,9 @@ static_resources:
   {{- if .Values.authentication.jwt.enabled }}
   {{- include "gateway.envoy.jwks" . | nindent 2 }}
   {{- end }}
+  {{- if .Values.authentication.oidc.enabled }}
+  {{- include "gateway.envoy.oidcClusters" . | nindent 2 }}
+  {{- end }}
   {{- if .Values.tracing.enabled }}
   {{- include "gateway.envoy.collector" . | nindent 2 }}
   {{- end }}
@@ -125,12 +128,16 @@ stats_config:
       {{- if include "gateway.envoy.filter.cors" . }}
       - {prefix: http.ingress.cors.}
       {{- end }}
-      {{- if .Values.authentication.jwt.enabled }}
+      {{- if or .Values.authentication.jwt.enabled .Values.authentication.oidc.enabled }}
       - {prefix: http.ingress.jwt_authn.}
       - {prefix: http.ingress.credential_injector.}
+      {{- end }}
+      {{- if .Values.authentication.oidc.enabled }}
+      - {prefix: http.ingress.oauth_}
+      - safe_regex: {regex: 'cluster\.oidc\.upstream_rq_[0-9]+'}
+      {{- end }}
       {{- if or (include "gateway.envoy.filter.claims" .) (include "gateway.envoy.filter.clientCertificate" .) }}
       - {prefix: http.ingress.rbac.}
-      {{- end }}
       {{- end }}
       {{- if .Values.externalAuthorization.enabled }}
       - {prefix: http.ingress.ext_authz.}

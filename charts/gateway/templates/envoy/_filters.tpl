@@ -12,7 +12,7 @@ Takes the root context and the listener.
 {{- if and $root.Values.http3.enabled (eq .listener "tls") }}
 {{- include "gateway.envoy.altSvc" $root }}
 {{- end }}
-{{- range list "cors" "clientCertificate" "rateLimit" "jwt" "claims" "apiKeys" "basicAuth" "externalAuthorization" "keyRateLimits" "routeRateLimits" "credential" "compression" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
+{{- range list "cors" "clientCertificate" "rateLimit" "oidc" "idToken" "jwt" "claims" "apiKeys" "basicAuth" "externalAuthorization" "keyRateLimits" "routeRateLimits" "credential" "compression" "bodyLimit" "routeBodyLimits" "grpcWeb" "router" }}
 {{- with include (printf "gateway.envoy.filter.%s" .) $root | trim }}
 {{- . | nindent 0 }}
 {{- end }}
@@ -38,11 +38,12 @@ Takes the root context and the listener.
 envoy.filters.http.jwt_authn:
   "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig
   {{ ternary "requirement_name: token" "disabled: true" .jwt }}
-{{- if not .jwt }}
+{{- end }}
+{{- $authenticated := include "gateway.authenticated" (list $root .) }}
+{{- if ne $authenticated (include "gateway.authenticated" (list $root dict)) }}
 # The service gets the client's own header, because the gateway's token must not vouch for a request
 # that was not checked.
-envoy.filters.http.credential_injector: {{ $off }}
-{{- end }}
+envoy.filters.http.credential_injector: {{ ternary $on $off (ne $authenticated "") }}
 {{- end }}
 {{- with include "gateway.envoy.corsPolicy" (hasKey . "cors" | ternary .cors $root.Values.cors) }}
 envoy.filters.http.cors:
@@ -168,7 +169,7 @@ local_reply_config: &local_replies
   {{- if include "gateway.grpc" . }}
   {{- include "gateway.envoy.grpcReplies" . | nindent 2 }}
   {{- end }}
-  {{- if .Values.authentication.jwt.enabled }}
+  {{- if or .Values.authentication.jwt.enabled .Values.authentication.oidc.enabled }}
   # Without the issuer's keys, no token can be verified. The client should neither discard its token
   # nor request another.
   - filter:
@@ -197,6 +198,19 @@ local_reply_config: &local_replies
     body_format_override:
       content_type: application/problem+json
       json_format: {type: "urn:corelane:problem:forbidden", title: Forbidden, status: 403}
+  {{- end }}
+  {{- if .Values.authentication.oidc.enabled }}
+  # The provider is down or rejects the gateway. For a code that it rejects (400), 401 is right.
+  - filter:
+      extension_filter:
+        name: envoy.access_loggers.extension_filters.cel
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter
+          expression: response.code_details.matches("^Failed.to.get.access.token") && !response.code_details.matches("response.code:.400")
+    status_code: 503
+    body_format_override:
+      content_type: application/problem+json
+      json_format: {type: "urn:corelane:problem:service-unavailable", title: Service Unavailable, status: 503}
   {{- end }}
   # This request is about the gateway and not about a resource (RFC 9110 section 9.3.7), so Envoy
   # finds no route for it.

@@ -9,26 +9,10 @@ JSON Web Tokens for writes, and the claims of a verified token, which reach the 
     "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication
     providers:
       issuer:
-        issuer: {{ .issuer | quote }}
-        audiences: {{ .audiences | toJson }}
-        # Otherwise a token without an expiry would be valid forever.
-        require_expiration: true
-        clock_skew_seconds: {{ div (include "common.milliseconds" (list $ "authentication.jwt.leeway") | int64) 1000 }}
+        {{- $url := .url | default "http://jwks/" }}
+        {{- $cache := ternary (include "gateway.duration" (list $ "authentication.jwt.refresh")) "10s" (not (not .url)) }}
+        {{- dict "root" $ "issuer" .issuer "audiences" .audiences "url" $url "cluster" "jwks" "cache" $cache | include "gateway.envoy.jwtProvider" | nindent 8 }}
         from_headers: [{name: authorization, value_prefix: "Bearer "}]
-        # Envoy reads local_jwks only at start, but fetches these keys again without a restart.
-        remote_jwks:
-          http_uri: {uri: {{ .url | default "http://jwks/" | quote }}, cluster: jwks, timeout: 5s}
-          cache_duration: {{ if .url }}{{ include "gateway.duration" (list $ "authentication.jwt.refresh") }}{{ else }}10s{{ end }}
-          # Envoy serves the Secret's keys to itself, but only after its listeners are ready.
-          async_fetch: {fast_listener: {{ not .url }}}
-        # Distinguishes missing keys from invalid tokens (gateway.envoy.localReplies).
-        failed_status_in_metadata: failed
-        {{- with .claimsHeader }}
-        forward_payload_header: {{ . }}
-        {{- end }}
-        {{- if or (include "gateway.envoy.filter.claims" $) (include "gateway.rateLimit.claims" $) }}
-        payload_in_metadata: claims
-        {{- end }}
     rules:
     {{- if include "gateway.handshakes" $ }}
     # An upgrade begins as a GET, but the client may then write data.
@@ -48,11 +32,34 @@ JSON Web Tokens for writes, and the claims of a verified token, which reach the 
 {{- end -}}
 {{- end -}}
 
+{{/* How a token is verified. Takes the root context, issuer, audiences, and the URL, cluster and lifetime of the keys. */}}
+{{- define "gateway.envoy.jwtProvider" -}}
+issuer: {{ .issuer | quote }}
+audiences: {{ .audiences | toJson }}
+# Otherwise a token without an expiry would be valid forever.
+require_expiration: true
+clock_skew_seconds: {{ div (include "common.milliseconds" (list .root "authentication.jwt.leeway") | int64) 1000 }}
+# Envoy reads local_jwks only at start, but fetches these keys again without a restart.
+remote_jwks:
+  http_uri: {uri: {{ .url | quote }}, cluster: {{ .cluster }}, timeout: 5s}
+  cache_duration: {{ .cache }}
+  # Envoy serves the Secret's keys to itself, but only after its listeners are ready.
+  async_fetch: {fast_listener: {{ hasPrefix "http:" .url }}}
+# Distinguishes missing keys from invalid tokens (gateway.envoy.localReplies).
+failed_status_in_metadata: failed
+{{- with .root.Values.authentication.jwt.claimsHeader }}
+forward_payload_header: {{ . }}
+{{- end }}
+{{- if or (include "gateway.envoy.filter.claims" .root) (include "gateway.rateLimit.claims" .root) }}
+payload_in_metadata: claims
+{{- end }}
+{{- end -}}
+
 {{/* Rejects tokens without the required claims. A request without verified claims needs no token, or the filter before
 would have rejected it. */}}
 {{- define "gateway.envoy.filter.claims" -}}
 {{- with .Values.authentication.jwt -}}
-{{- if and .enabled (or .requireClaims (include "gateway.routes.with" (list $ "requireClaims")) (include "gateway.dynamic" $)) -}}
+{{- if and (or .enabled $.Values.authentication.oidc.enabled) (or .requireClaims (include "gateway.routes.with" (list $ "requireClaims")) (include "gateway.dynamic" $)) -}}
 - name: corelane.claims
   {{- if not .requireClaims }}
   disabled: true
@@ -112,15 +119,29 @@ corelane.claims:
 {{- end }}
 {{- end -}}
 
-{{/*
-The cluster from which Envoy fetches the issuer's keys: the issuer, or the listener below.
-*/}}
+{{/* The cluster from which Envoy fetches the issuer's keys: the issuer, or the listener below. */}}
 {{- define "gateway.envoy.jwks" -}}
 {{- with .Values.authentication.jwt -}}
+{{- if .url }}
+{{- include "gateway.envoy.issuer" (list "jwks" .url .ca) }}
+{{- else -}}
 - name: jwks
   connect_timeout: 2s
-  {{- if .url }}
-  {{- $host := include "gateway.jwt.host" . | fromJson }}
+  load_assignment:
+    cluster_name: jwks
+    endpoints:
+    - lb_endpoints:
+      - endpoint:
+          address: {pipe: {path: {{ include "gateway.jwt.pipe" $ }}}}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* A cluster of the host of an https URL. Takes its name, the URL, and the file of the certificate authorities. */}}
+{{- define "gateway.envoy.issuer" -}}
+{{- $host := dict "url" (index . 1) | include "gateway.jwt.host" | fromJson -}}
+- name: {{ first . }}
+  connect_timeout: 2s
   cluster_type:
     name: envoy.clusters.dns
     typed_config:
@@ -133,21 +154,14 @@ The cluster from which Envoy fetches the issuer's keys: the issuer, or the liste
       sni: {{ $host.name }}
       common_tls_context:
         validation_context:
-          trusted_ca: {filename: {{ .ca | quote }}}
+          trusted_ca: {filename: {{ last . | quote }}}
           match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: {{ $host.name }}}}]
-  {{- end }}
   load_assignment:
-    cluster_name: jwks
+    cluster_name: {{ first . }}
     endpoints:
     - lb_endpoints:
       - endpoint:
-          {{- if .url }}
-          {{- $host := include "gateway.jwt.host" . | fromJson }}
           address: {socket_address: {address: {{ $host.name }}, port_value: {{ $host.port }}}}
-          {{- else }}
-          address: {pipe: {path: {{ include "gateway.jwt.pipe" $ }}}}
-          {{- end }}
-{{- end -}}
 {{- end -}}
 
 {{/* Serves the Secret's keys to Envoy itself, because Envoy rereads the file for a response, but not for
@@ -190,11 +204,13 @@ local_jwks. */}}
 {{- dict "name" (trimSuffix $port $authority) "port" (trimPrefix ":" $port | default 443 | int) | toJson -}}
 {{- end -}}
 
-{{/* The gateway replaces a valid token of a client with its own, so replicas need neither issuer nor keys. */}}
+{{/* The gateway replaces what a client was checked by with its own token, so replicas need neither issuer nor keys. */}}
 {{- define "gateway.envoy.filter.credential" -}}
-{{- if .Values.authentication.jwt.enabled -}}
-{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
+{{- if or .Values.authentication.jwt.enabled .Values.authentication.oidc.enabled -}}
 - name: envoy.filters.http.credential_injector
+  {{- if not (include "gateway.authenticated" (list . dict)) }}
+  disabled: true
+  {{- end }}
   typed_config:
     "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
     overwrite: true
@@ -207,27 +223,42 @@ local_jwks. */}}
           name: replicas
           sds_config:
             resource_api_version: V3
-            path_config_source: {path: {{ $paths.sds | quote }}}
+            path_config_source: {path: {{ (include "gateway.jwt.paths" . | fromYaml).sds | quote }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty if a route checks tokens or logins. Takes the root context and the route, or what all routes have. */}}
+{{- define "gateway.authenticated" -}}
+{{- $route := last . -}}
+{{- with (first .).Values.authentication -}}
+{{- if or (and .jwt.enabled (hasKey $route "jwt" | ternary $route.jwt true)) (and .oidc.enabled (hasKey $route "oidc" | ternary $route.oidc .oidc.everywhere)) }}yes{{ end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* The location of the files: mounted in the pod, or as set in the values of a local process. */}}
 {{- define "gateway.jwt.paths" -}}
-{{- with .Values.authentication.jwt -}}
-{{- if .secret -}}
+{{- with .Values.authentication -}}
+{{- if not .jwt.enabled -}}
+{{- $login := include "gateway.oidc.paths" $ | fromJson -}}
+{token: {{ $login.folder }}/token, sds: {{ $login.sds }}/credential.yaml}
+{{- else if .jwt.secret -}}
 {jwks: /etc/envoy-jwt/jwks.json, token: /etc/envoy-jwt/token, sds: /etc/envoy/credential.yaml}
 {{- else -}}
-{{- .files | toJson -}}
+{{- .jwt.files | toJson -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* The file from which Envoy learns the location of the gateway's token (secret discovery service). */}}
 {{- define "gateway.envoy.credential" -}}
-{{- $paths := include "gateway.jwt.paths" . | fromYaml -}}
+{{- include "gateway.envoy.genericSecret" (list "replicas" (include "gateway.jwt.paths" . | fromYaml).token) -}}
+{{- end -}}
+
+{{/* Takes the name of the secret and its file. */}}
+{{- define "gateway.envoy.genericSecret" -}}
 resources:
 - "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret
-  name: replicas
+  name: {{ first . }}
   generic_secret:
-    secret: {filename: {{ $paths.token | quote }}, watched_directory: {path: {{ dir $paths.token | quote }}}}
+    secret: {filename: {{ last . | quote }}, watched_directory: {path: {{ last . | dir | quote }}}}
 {{- end -}}

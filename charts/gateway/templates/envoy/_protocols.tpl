@@ -62,7 +62,7 @@ early_header_mutation_extensions:
 {{- define "gateway.reservedHeaders" -}}
 {{- $headers := list -}}
 {{- with .Values.authentication -}}
-{{- if and .jwt.enabled .jwt.claimsHeader -}}
+{{- if and (or .jwt.enabled .oidc.enabled) .jwt.claimsHeader -}}
 {{- $headers = append $headers .jwt.claimsHeader -}}
 {{- end -}}
 {{- if .apiKeys.enabled -}}

@@ -191,8 +191,8 @@ max_dynamic_descriptors: {{ int .Values.rateLimit.perClient.addresses }}
 {{- range $number, $key := last . -}}
 {{- $name := printf "%s keys[%d]" $prefix $number | replace "rateLimit keys" "rateLimit.keys" -}}
 {{- include "gateway.guards.one" (list . $name "client" "header" "claim") -}}
-{{- if and .claim (not (first $).Values.authentication.jwt.enabled) -}}
-{{- fail (printf "%s.claim is %s but authentication.jwt.enabled is not true, so no request has claims: enable it, or use header or client" $name .claim) -}}
+{{- if and .claim (not (or (first $).Values.authentication.jwt.enabled (first $).Values.authentication.oidc.enabled)) -}}
+{{- fail (printf "%s.claim is %s but neither authentication.jwt.enabled nor authentication.oidc.enabled is true, so no request has claims: enable one of them, or use header or client" $name .claim) -}}
 {{- end -}}
 {{- $key := include "gateway.rateLimit.keyName" . -}}
 {{- if hasKey $keys $key -}}

@@ -51,6 +51,9 @@ virtual_hosts:
   - name: trace
     match: {prefix: /, headers: [{name: ":method", string_match: {exact: TRACE}}]}
     direct_response: {status: 501}
+  {{- with include "gateway.envoy.oidcPaths" $ }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- range .routes }}
   {{- $route := index $routes (int .) }}
   {{- range $route.rules }}
