@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -53,12 +53,13 @@ def recorder() -> Iterator[Recorder]:
 
 
 Start = Callable[..., Gateway]
+Made = Callable[..., AbstractContextManager[Gateway]]
 
 
 @pytest.fixture(scope="module")
-def start(folder: Path, shared: Provider, recorder: Recorder) -> Iterator[Start]:
-    """Returns a function that starts a gateway whose /open route needs no login, and whose /admin route needs a
-    claim that the user does not have."""
+def made(folder: Path, shared: Provider, recorder: Recorder) -> Made:
+    """Returns a function for a gateway whose /open route needs no login, and whose /admin route needs a claim that
+    the user does not have."""
     pair = certificate(folder, "tls", "ec")
     tls = {"enabled": True, "files": dict(zip(("certificate", "key"), map(str, pair), strict=True))}
     service = {"service": {"name": "one", "endpoints": [endpoint(recorder.url, recorder.admin)]}}
@@ -68,23 +69,26 @@ def start(folder: Path, shared: Provider, recorder: Recorder) -> Iterator[Start]
         {"name": "shop"},
     ]
     opened = {"name": "open", "path": {"prefix": "/open"}, "oidc": False}
-    with ExitStack() as stack:
 
-        def run(secret: SecretFolder, *, everywhere: bool = True) -> Gateway:
-            login = shared.values | {"enabled": True, "everywhere": everywhere}
-            login |= {"clientId": "shop", "ca": str(shared.certificate)}
-            login["files"] = {"folder": str(secret.path)}
-            routes = [opened, *(each | ({} if everywhere else {"oidc": True}) for each in closed)]
-            values = {
-                "authentication": {"oidc": login},
-                "routes": [each | service for each in routes],
-            }
-            own = secret.path.parent
-            running = stack.enter_context(gateway_to([], own, values | {"tls": tls}))
+    @contextmanager
+    def run(secret: SecretFolder, *, everywhere: bool = True) -> Iterator[Gateway]:
+        login = shared.values | {"enabled": True, "everywhere": everywhere, "clientId": "shop"}
+        login |= {"ca": str(shared.certificate), "files": {"folder": str(secret.path)}}
+        routes = [opened, *(each | ({} if everywhere else {"oidc": True}) for each in closed)]
+        values = {"tls": tls, "authentication": {"oidc": login}}
+        values["routes"] = [each | service for each in routes]
+        with gateway_to([], secret.path.parent, values) as running:
             eventually(lambda: running.counted("cluster.prod-one-http.membership_healthy") == 1)
-            return running
+            yield running
 
-        yield run
+    return run
+
+
+@pytest.fixture
+def start(made: Made) -> Iterator[Start]:
+    """Returns a function that starts a gateway, which ends after the test."""
+    with ExitStack() as stack:
+        yield lambda secret, **more: stack.enter_context(made(secret, **more))
 
 
 def claim(role: str) -> dict:
@@ -93,9 +97,10 @@ def claim(role: str) -> dict:
 
 
 @pytest.fixture(scope="module")
-def gateway(start: Start, folder: Path) -> Gateway:
+def gateway(made: Made, folder: Path) -> Iterator[Gateway]:
     """Starts the gateway that most tests use."""
-    return start(mounted(folder / "gateway"))
+    with made(mounted(folder / "gateway")) as running:
+        yield running
 
 
 def mounted(folder: Path, secrets: dict[str, bytes] = SECRETS) -> SecretFolder:
