@@ -36,6 +36,10 @@ KINDS = {"GatewayClass", "Gateway"}
 @pytest.fixture(scope="module")
 def definitions(api: Api) -> None:
     """Creates the Gateway API definitions on the API server."""
+    define(api)
+
+
+def define(api: Api) -> None:
     files = gateway_api.definitions()
     established = ("wait", "--for=condition=Established", "crd", "--all")
     for arguments in (("apply", "--server-side", "--filename", files), established):
@@ -293,6 +297,18 @@ def test_a_policy_decides_what_replicas_must_prove(
             # Without a policy, the gateway does not use TLS.
             objects.delete("backendtlspolicy", "web")
             answers(400)
+
+
+def test_policies_need_not_be_defined(objects: Objects, served: Callable[..., dict]) -> None:
+    """Gateway API before 1.4 does not define them."""
+    objects.delete("crd", f"backendtlspolicies.{GROUP}")
+    try:
+        objects.apply(objects.route_object("a", rule(served("web"))))
+        with objects.agent() as agent:
+            agent.wait_until_ready()
+            objects.expect("httproute", "a", Accepted="Accepted", ResolvedRefs="ResolvedRefs")
+    finally:
+        define(objects.slices.api)
 
 
 def test_replicas_prove_the_identity_of_their_service(
