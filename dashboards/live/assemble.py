@@ -178,7 +178,7 @@ def _values(platform: Platform) -> dict:
     run = platform.run
     values = render.gateway_values(platform.plan.topology)
     values["upstream"] |= {"discovery": "eds", "endpoints": []}
-    # Logging each request would fill a large file.
+    # Logging every request would produce a huge file.
     values["accessLog"] = {"percent": 1}
     files = {"certificate": run / "tls.crt", "key": run / "tls.key"}
     files["sds"] = run / "certificate.yaml"

@@ -38,7 +38,7 @@ def images_named() -> list[str]:
 
 
 def prepare_namespace() -> None:
-    """Creates a missing namespace, which admits only restricted pods."""
+    """Creates the namespace if it is missing. It then admits only restricted pods."""
     if run.tool("kubectl", "get", "namespace", run.namespace(), "--ignore-not-found"):
         return
     labels = {f"{POD_SECURITY}/enforce": "restricted", f"{POD_SECURITY}/warn": "restricted"}

@@ -94,7 +94,7 @@ def check_tag(root: Path, tag: str) -> None:
 
 
 def write(root: Path, version: str) -> None:
-    """Sets the version, and keeps the charts of the previous version for upgrade tests."""
+    """Sets the version and keeps the previous version's charts for upgrade tests."""
     _valid(version, "version set")
     if version != current(root):
         charts.keep_released(root, current(root))

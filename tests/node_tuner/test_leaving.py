@@ -170,7 +170,7 @@ def test_a_failed_restore_is_an_error(owner: Owner, tree: Tree, wire: Wire) -> N
 
 def test_without_an_answer_the_node_stays_tuned(owner: Owner, tree: Tree, wire: Wire) -> None:
     """A wrong guess would change a node under load in each rollout."""
-    unknown = "agent: stopped; if no agent follows, the node stays tuned: "
+    unknown = "agent: stopped; if no other agent takes over, the node stays tuned: "
     with node(owner.api, labels={"pool": "web"}) as on:
         with agent(owner, on, tree, wire) as running:
             talked(running)

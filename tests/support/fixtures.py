@@ -31,7 +31,7 @@ def command() -> Path:
 
 @pytest.fixture
 def start(binary: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers on free ports; killed after the test."""
+    """Starts servers on free ports and kills them after the test."""
     with servers(binary) as start:
         yield start
 

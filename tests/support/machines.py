@@ -42,7 +42,7 @@ MACHINE = (
 SMALL = Hardware()
 
 HOUSED = Hardware("4,sockets=2,cores=2", ("0-1", "2-3"), 6144, host=True)
-"""Room for a cluster of two nodes, one per socket."""
+"""Large enough for a cluster with two nodes, one per socket."""
 
 LARGE = Hardware("8,sockets=2,cores=2,threads=2", ("0-3", "4-7"), 1024)
 """Two sockets, which are NUMA nodes, with two cores of two threads; CPUs 0 and 1 are the first

@@ -165,7 +165,7 @@ def agents_namespace(cluster: Cluster, tuner_tag: str) -> Iterator[Tuning]:
 
 @pytest.fixture
 def tuning(agents_namespace: Tuning) -> Iterator[Tuning]:
-    """Node tuning, not yet installed. At the end, the machine must be unchanged."""
+    """Node tuning that has not been installed yet. At the end, the machine must be unchanged."""
     with undone(agents_namespace):
         yield agents_namespace
 

@@ -229,7 +229,7 @@ def slow_lane_starves(place: Place) -> Iterator[Labels]:
 
 @drill(
     "CorelaneLanesUneven",
-    how="all requests use the connections of one of two lanes, then stop",
+    how="all requests use the connections of one lane out of two",
     fires=300,
     busy=True,
 )

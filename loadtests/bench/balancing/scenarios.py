@@ -33,7 +33,8 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Event:
-    """Time in seconds, and a command for one replica: a line, `stop` or `start`."""
+    """A time in seconds and the command that one replica gets then: `stop`, `start`, or a line
+    such as `speed 0.4`."""
 
     at: float
     line: str

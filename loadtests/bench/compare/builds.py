@@ -44,7 +44,7 @@ def head() -> Tree:
 
 @contextmanager
 def base(of: str) -> Iterator[Tree]:
-    """Yields the tree of a commit, which exists only in this context."""
+    """Yields a commit's worktree, which is removed when the context exits."""
     folder = PLACE / "base"
     # Only one tree exists at a time, because all trees use the same folder, so that cargo can reuse
     # its builds.

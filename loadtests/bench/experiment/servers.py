@@ -227,8 +227,7 @@ def certificate(openssl: Path, folder: Path) -> Pem:
 
 
 def _memory(pid: int) -> tuple[int, int]:
-    """A process's private KiB, and KiB that it shares with other processes
-    (proc_pid_smaps(5), smaps_rollup)."""
+    """A process's private and shared memory in KiB (proc_pid_smaps(5), smaps_rollup)."""
     found: dict[str, int] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:

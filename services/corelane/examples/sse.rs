@@ -24,7 +24,7 @@ struct Ticker {
 }
 
 /// Counts periods. The last event makes the client reconnect to another replica. Otherwise the
-/// drain's deadline would cut the response.
+/// drain's deadline would cut the response off.
 async fn ticks(State(ticker): State<Ticker>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let periods = tokio::time::interval(ticker.period);
     let ticks = stream::unfold((periods, 0_u64), async |(mut periods, n)| {

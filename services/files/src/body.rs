@@ -102,9 +102,9 @@ impl http_body::Body for Body {
 #[derive(Debug)]
 struct Stream {
     file: Arc<OpenFile>,
-    /// Pieces not requested yet.
+    /// Pieces still to be read.
     pieces: VecDeque<Piece>,
-    /// Bytes not passed on yet.
+    /// Bytes still to be sent.
     left: u64,
     next: Option<Next>,
     /// Whether the client has accepted a piece, which makes reading ahead worthwhile.

@@ -68,7 +68,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Number of settings that do not have the wanted value.
+    /// Number of settings that differ from their wanted values.
     pub(crate) fn differs(&self) -> usize {
         self.count(State::Differs)
     }

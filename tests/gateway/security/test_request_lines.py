@@ -131,7 +131,7 @@ def test_nothing_follows_a_request_without_a_version(bench: Bench) -> None:
     ),
 )
 def test_chunks_of_another_version_are_refused(bench: Bench, version: bytes, lines: bytes) -> None:
-    # RFC 9112 section 6.1: an HTTP/1.0 proxy in front of the gateway may have seen a different end.
+    # RFC 9112 section 6.1: an HTTP/1.0 proxy in front of the gateway may have found another end.
     lines = HOST + b"connection: keep-alive\r\n" + lines + b"\r\n\r\n"
     bench.refuses(b"POST /first" + version + b"\r\n" + lines + HELLO)
     bench.passes(b"POST /first HTTP/1.1\r\n" + lines + HELLO)

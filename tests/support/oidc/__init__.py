@@ -62,7 +62,7 @@ class Provider:
         self.values = {key: found[name] for key, name in DISCOVERED.items()}
 
     def stop(self) -> None:
-        """Ends the process, if there is one."""
+        """Kills the process if it is running."""
         if self._process:
             self._process.kill()
 

@@ -32,7 +32,7 @@ impl Poll {
         epoll::add(&self.epoll, socket, EventData::new_u64(number), flags)
     }
 
-    /// Watches a socket again after its single event.
+    /// Re-arms a socket after its one-shot event.
     pub(crate) fn rearm(
         &self,
         socket: impl AsFd,

@@ -61,8 +61,8 @@ impl ServerHandle {
         let _ = self.requests.send(Stop::Now("the program"));
     }
 
-    /// Creates a user's view of the dependency `name`, such as `database`. Names become labels of
-    /// `corelane_dependency_up`, so their number must be bounded.
+    /// Creates a handle that reports the state of the dependency `name`, such as `database`. Names
+    /// become labels of `corelane_dependency_up`, so their number must be bounded.
     pub fn dependency(&self, name: &'static str) -> Dependency {
         self.shared.dependencies.add(name)
     }

@@ -36,11 +36,11 @@ pub(super) async fn leave(
             return Ok(());
         }
         Departure::Unknown(why) => {
-            warn!("agent: stopped; if no agent follows, the node stays tuned: {why}");
+            warn!("agent: stopped; if no other agent takes over, the node stays tuned: {why}");
             return Ok(());
         }
     };
-    info!("agent: no agent follows, because {why}: restoring the node");
+    info!("agent: no other agent takes over, because {why}: restoring the node");
     let outcome = restore(passes).await?;
     if let Some(mut kubernetes) = kubernetes {
         let told = timeout(TELLING, async {

@@ -42,7 +42,7 @@ enum AgentError {
     Kubernetes(#[from] ClientError),
     #[error("a pass ended early: {0}")]
     Pass(#[from] JoinError),
-    #[error("no agent follows, but the node is still tuned: {0}")]
+    #[error("no other agent takes over, but the node could not be restored: {0}")]
     Left(String),
 }
 

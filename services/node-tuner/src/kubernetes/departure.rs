@@ -34,8 +34,8 @@ pub(super) struct Owner {
     nodes: Api<Node>,
     name: String,
     node: String,
-    /// Whether the agent has read its DaemonSet. If it has and later lacks the permission, the
-    /// release was deleted.
+    /// Whether the agent has read its DaemonSet. If it later loses the
+    /// permission, the release has been deleted.
     was_readable: bool,
 }
 
