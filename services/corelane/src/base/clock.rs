@@ -78,8 +78,12 @@ impl From<Tick> for Instant {
 }
 
 /// Whole milliseconds, rounded up, for durations of at most 49 days.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Millis(u32);
+
+impl Millis {
+    pub(crate) const MAX: Millis = Millis(u32::MAX);
+}
 
 impl From<Duration> for Millis {
     fn from(duration: Duration) -> Self {

@@ -7,5 +7,6 @@ pub(crate) mod grpc;
 pub(crate) mod head;
 pub(crate) mod problem;
 pub(crate) mod proxy_header;
+pub(crate) mod remaining;
 pub(crate) mod request_id;
 pub(crate) mod trace_context;

@@ -1,6 +1,7 @@
 //! Error responses, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
+use std::fmt;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -175,6 +176,24 @@ impl From<StatusCode> for Problem {
     /// A problem fully described by its status. The slug is the reason phrase.
     fn from(status: StatusCode) -> Self {
         Problem { status, kind: None, members: Vec::new(), headers: Vec::new() }
+    }
+}
+
+/// A service that returns a problem as its error, or as the source of its error, sends it as the
+/// response.
+impl std::error::Error for Problem {}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let detail = self.members.iter().find(|(name, _)| name == "detail");
+        let detail = detail.and_then(|(_, value)| value.as_str());
+        write!(
+            f,
+            "{}{}{}",
+            self.status,
+            if detail.is_some() { ": " } else { "" },
+            detail.unwrap_or_default()
+        )
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) trait CurrentRequest {
 pub(crate) struct Current {
     pub(crate) connection: Rc<Connection>,
     pub(crate) begun: Tick,
+    /// Time from `begun` for which the caller waits.
+    pub(crate) remaining: Millis,
     /// Maximum time from `begun` to the response head.
     pub(crate) allowed: Cell<Millis>,
     pub(crate) kind: Cell<KindIndex>,
@@ -63,6 +65,7 @@ impl Current {
             trust: Arc::clone(&lane.trust),
             routes: Arc::clone(lane.routes.all()),
             begun: self.begun,
+            remaining: self.remaining,
             kind: self.kind.get(),
             body: self.body.as_ref().map(|(_, watch)| Arc::clone(watch)),
         }
@@ -103,7 +106,7 @@ impl CurrentRequest for Current {
 
     fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>) {
         if let Some(allowed) = allowed {
-            self.allowed.set(allowed.into());
+            self.allowed.set(self.remaining.min(allowed.into()));
         }
         if let (Some(bytes), Some((_, body))) = (body_bytes, &self.body) {
             body.set_limit(bytes);
@@ -179,11 +182,14 @@ pub fn client_addr(headers: &HeaderMap) -> Option<IpAddr> {
 }
 
 /// The current request's deadline: [`Timeouts::request`](crate::Timeouts::request) after its header
-/// arrived, or the time in [`RouteLimits`](crate::RouteLimits). When the deadline passes, the
-/// handler is dropped. `None` outside a handler, including in a task that the handler spawned.
+/// arrived, or the time in [`RouteLimits`](crate::RouteLimits). A caller that waits for less time
+/// says so in `x-envoy-expected-rq-timeout-ms`, which may only shorten that time. The server reads
+/// it with [`Builder::request_ids`](crate::Builder::request_ids),
+/// [`traces`](crate::Builder::traces) or an observer. When the deadline passes, the handler is
+/// dropped. `None` outside a handler, including in a task that the handler spawned.
 ///
-/// When you call other services, pass on the remaining time. Check the deadline in long
-/// computations, because code that does not wait cannot be interrupted.
+/// When you call other services with `corelane-client`, it passes on the remaining time. Check the
+/// deadline in long computations, because code that does not wait cannot be interrupted.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

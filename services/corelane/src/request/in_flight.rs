@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use http::{Method, Request, StatusCode, Version};
 use http_body::Body;
 
-use crate::base::clock::Tick;
+use crate::base::clock::{Millis, Tick};
 use crate::load::table::{Expectation, LongestPoll};
 use crate::message::grpc::Grpc;
 use crate::metrics::RequestPhase;
@@ -81,11 +81,17 @@ impl InFlightRequest {
             has_body.then(|| connection.bodies.watch(lane.clock.get(), limit, lane.receive_pace));
         shared.metrics.in_flight.add(1);
         shared.metrics.expected.add(foreseen.nanos);
+        let request_record = lane.request_records.as_ref().map(|request_records| {
+            let client = || connection.client_addr(request.headers());
+            request_records.follow(request, kind, begun, accept, client)
+        });
+        let remaining = request_record.as_ref().map_or(Millis::MAX, |record| record.remaining);
         InFlightRequest {
             current: Current {
                 connection: Rc::clone(connection),
                 begun,
-                allowed: lane.allowed.into(),
+                remaining,
+                allowed: lane.allowed.min(remaining).into(),
                 kind: kind.into(),
                 refused: Cell::new(None),
                 body,
@@ -105,10 +111,7 @@ impl InFlightRequest {
             poll_time: Cell::new(0),
             sending: None,
             streaming: OnceCell::new(),
-            request_record: Cell::new(lane.request_records.as_ref().map(|request_records| {
-                let client = || connection.client_addr(request.headers());
-                request_records.follow(request, kind, begun, accept, client)
-            })),
+            request_record: Cell::new(request_record),
             lane: Rc::clone(lane),
         }
     }

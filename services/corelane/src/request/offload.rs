@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 
-use crate::base::clock::Tick;
+use crate::base::clock::{Millis, Tick};
 use crate::base::error::BoxError;
 use crate::load::table::LongestPoll;
 use crate::message::forwarded::Trust;
@@ -57,6 +57,7 @@ pub(crate) struct Facts {
     pub(crate) trust: Arc<Trust>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) begun: Tick,
+    pub(crate) remaining: Millis,
     pub(crate) kind: KindIndex,
     pub(crate) body: Option<Arc<BodyWatch>>,
 }

@@ -13,10 +13,11 @@ use http::header::HOST;
 use http::{HeaderValue, Request, StatusCode, Version};
 use http_body::Body;
 
-use crate::base::clock::Tick;
+use crate::base::clock::{Millis, Tick};
 use crate::base::random::Identifiers;
 use crate::base::settings::Traces;
 use crate::load::lane::Lane;
+use crate::message::remaining::{REMAINING_FIELD, remaining};
 use crate::message::request_id::{ID_FIELD, Id};
 use crate::message::trace_context::{PARENT_FIELD, TraceContext};
 use crate::metrics::kind::KindIndex;
@@ -29,6 +30,8 @@ const SPARE: usize = 256;
 pub(crate) struct RequestRecord {
     pub(crate) id: Option<Id>,
     pub(crate) trace: Option<TraceContext>,
+    /// Time for which the caller waits for the response.
+    pub(crate) remaining: Millis,
     client: Option<IpAddr>,
     span: Option<OwnSpan>,
     kind: KindIndex,
@@ -94,6 +97,7 @@ impl RequestRecord {
         RequestRecord {
             id: None,
             trace: None,
+            remaining: Millis::MAX,
             client: None,
             span: None,
             kind,
@@ -111,6 +115,7 @@ impl RequestRecord {
 
     fn begin(&mut self, kind: KindIndex, version: Version, begun: Tick) {
         (self.kind, self.version, self.begun) = (kind, version, begun);
+        self.remaining = Millis::MAX;
         (self.accept, self.started, self.made, self.status) = (None, None, None, None);
         (self.body_bytes, self.whole, self.cut) = (0, false, None);
     }
@@ -219,6 +224,7 @@ impl RequestRecords {
             match name.as_str() {
                 ID_FIELD => theirs = theirs.or(Some(value)),
                 PARENT_FIELD => traced = true,
+                REMAINING_FIELD => request_record.remaining = remaining(value),
                 _ => {}
             }
         }

@@ -142,11 +142,17 @@ pub(super) fn too_large(allowed: u64) -> Problem {
 /// The response for a service error. Logs the details, which the client must not see.
 pub(super) fn failure(error: BoxError, in_flight: &InFlightRequest) -> Problem {
     let lane = &in_flight.lane;
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(error.as_ref());
+    let (whole, mut cause) = (&error, Some(error.as_ref() as &(dyn StdError + 'static)));
     while let Some(error) = cause {
         // These errors are counted where they occur.
         if error.is::<BlockingError>() {
             return overloaded(lane);
+        }
+        if let Some(problem) = error.downcast_ref::<Problem>() {
+            current::lending(&in_flight.request_record, || {
+                tracing::warn!(lane = lane.index, error = %whole, "a service returned a problem");
+            });
+            return problem.clone();
         }
         match error.downcast_ref() {
             Some(BodyError::TooLarge) => return too_large(in_flight.body_limit()),

@@ -97,7 +97,7 @@ impl CurrentRequest for FarRequest {
 
     fn set_limits(&self, body_bytes: Option<u64>, allowed: Option<Duration>) {
         if let Some(allowed) = allowed {
-            self.link.allow(allowed);
+            self.link.allow(allowed.min(self.facts.remaining.into()));
         }
         if let (Some(bytes), Some(body)) = (body_bytes, &self.facts.body) {
             body.set_limit(bytes);

@@ -8,11 +8,15 @@ use http::{HeaderMap, HeaderValue};
 
 pub(crate) const PARENT_FIELD: &str = "traceparent";
 const STATE_FIELD: &str = "tracestate";
+const BAGGAGE_FIELD: &str = "baggage";
 
 /// Flags of version 00: sampled, and random trace id (section 3.2.2.5). Other flags are passed on
 /// as 0.
 const SAMPLED: u8 = 1;
 const RANDOM: u8 = 2;
+
+/// Maximum length of a `baggage` that is passed on (W3C Baggage section 3.3.2).
+const BAGGAGE_LENGTH: usize = 8192;
 
 /// Length of version 00. Later versions start with the same fields (section 4.2).
 const LENGTH: usize = 55;
@@ -49,25 +53,32 @@ pub struct TraceContext {
     span: [u8; 8],
     flags: u8,
     state: Option<HeaderValue>,
+    baggage: Option<HeaderValue>,
 }
 
 impl TraceContext {
     pub(crate) fn begin(trace: [u8; 16], span: [u8; 8]) -> Self {
-        TraceContext { trace, span, flags: SAMPLED | RANDOM, state: None }
+        TraceContext { trace, span, flags: SAMPLED | RANDOM, state: None, baggage: None }
     }
 
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
-        let (mut parent, mut stated) = (None, false);
+        let (mut parent, mut stated, mut loaded) = (None, false, false);
         for (name, value) in headers {
             match name.as_str() {
                 PARENT_FIELD if parent.is_some() => return None,
                 PARENT_FIELD => parent = Some(value),
                 STATE_FIELD => stated = true,
+                BAGGAGE_FIELD => loaded = true,
                 _ => {}
             }
         }
         let mut context = TraceContext::parse(parent?.as_bytes())?;
-        context.state = if stated { state(headers) } else { None };
+        if stated {
+            context.state = joined(headers, STATE_FIELD, is_state);
+        }
+        if loaded {
+            context.baggage = joined(headers, BAGGAGE_FIELD, |all| all.len() <= BAGGAGE_LENGTH);
+        }
         Some(context)
     }
 
@@ -87,6 +98,7 @@ impl TraceContext {
             span,
             flags: flags & (SAMPLED | RANDOM),
             state: None,
+            baggage: None,
         })
     }
 
@@ -127,6 +139,11 @@ impl TraceContext {
     pub fn tracestate(&self) -> Option<&HeaderValue> {
         self.state.as_ref()
     }
+
+    /// The unparsed value of the request's `baggage` header, if any (W3C Baggage). The client may have written it.
+    pub fn baggage(&self) -> Option<&HeaderValue> {
+        self.baggage.as_ref()
+    }
 }
 
 /// Formats bytes as lower-case hexadecimal digits.
@@ -162,9 +179,13 @@ const DIGITS: [u8; 256] = {
     values
 };
 
-/// The `tracestate` to pass on: all fields joined, or `None` if it is invalid or too long.
-fn state(headers: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = headers.get_all(STATE_FIELD).iter();
+/// The value to pass on: all fields with this name joined, or `None` if it is invalid or too long.
+fn joined(
+    headers: &HeaderMap,
+    name: &str,
+    is_valid: impl Fn(&[u8]) -> bool,
+) -> Option<HeaderValue> {
+    let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next()?, values.next());
     let whole = match second {
         None => Cow::Borrowed(first.as_bytes()),
@@ -173,7 +194,7 @@ fn state(headers: &HeaderMap) -> Option<HeaderValue> {
             Cow::Owned(all.map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b','))
         }
     };
-    if !is_state(&whole) {
+    if !is_valid(&whole) {
         return None;
     }
     match whole {
