@@ -151,7 +151,8 @@ def test_a_removal_that_would_mislead_is_refused(bench: Bench, lines: bytes) -> 
 
 
 def test_clients_cannot_speak_for_the_gateway(bench: Bench) -> None:
-    names = (b"internal", b"original-path", b"upstream-rq-timeout-ms", b"retry-on", b"max-retries")
+    names = [b"internal", b"original-path", b"upstream-rq-timeout-ms", b"retry-on", b"max-retries"]
+    names += [b"expected-rq-timeout-ms"]
     lines = [b"x-envoy-%b: 1" % name for name in names]
     lines += [b"X-Forwarded-For: 10.0.0.1", b"X-Forwarded-Proto: https"]
     (request, _) = bench.passes(get(b"\r\n".join(lines)), GET).requests
