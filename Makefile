@@ -52,6 +52,7 @@ help: ## Show the targets and variables
 ##   INSTANCE            default; use another name and other ports to run a second instance
 ## To run another service instead of the reference server, built with the dev profile:
 ##   SERVICE             its Cargo.toml; BIN=NAME if it has several binaries
+##   SERVICES            or several folders with a Cargo.toml, separated by spaces, behind one gateway
 ##   BINARY              or a program; set RUNTIME=other if it does not use corelane-service, and HEALTH to its probe path
 ##   WATCH               1: build and roll out again when sources change
 ##
@@ -70,7 +71,7 @@ quoted = '$(subst ','\'',$(1))'
 ##@ Run
 
 up: ## Start replicas, gateway and Prometheus as local processes; for another service: SERVICE=path/to/Cargo.toml
-	@$(LOCAL) up $(call given,SERVICE,manifest) $(call given,BIN,bin) $(call given,BINARY,binary) \
+	@$(LOCAL) up $(if $(filter command line,$(origin SERVICES)),$(SERVICES)) $(call given,SERVICE,manifest) $(call given,BIN,bin) $(call given,BINARY,binary) \
 	  $(call given,RUNTIME,runtime) $(call given,HEALTH,health) $(if $(call given,WATCH,watch),--watch)
 
 down: ## Stop the processes that up started

@@ -89,9 +89,7 @@ def named(name: str, manifest: Path | None) -> Service:
     if (Path(name) / "Cargo.toml").is_file():
         return package(Path(name), "")
     if manifest is None:
-        raise ToolError(
-            f"{name} is neither a folder with a Cargo.toml nor, without a Cargo.toml here, a binary"
-        )
+        raise ToolError(f"{name} is no folder with a Cargo.toml, and there is no Cargo.toml here")
     return package(manifest, name)
 
 

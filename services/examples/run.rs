@@ -226,6 +226,19 @@ async fn mixed() {
 }
 
 #[tokio::test]
+async fn a_cart_calls_orders() {
+    let orders = Example::start(env!("CARGO_BIN_EXE_orders"), &GRPC);
+    let url = format!("--orders.url=http://{}", orders.address());
+    let cart = Example::start(env!("CARGO_BIN_EXE_cart"), &[&GRPC[..], &[&url]].concat());
+    let page = format!("http://{}/orders/7", cart.address());
+    let reply = reqwest::get(&page).await.expect("a reply").text().await.expect("text");
+    assert!(reply.starts_with("order 7: "), "{reply}");
+    orders.terminate().await;
+    assert_eq!(reqwest::get(&page).await.expect("a reply").status(), 502);
+    cart.terminate().await;
+}
+
+#[tokio::test]
 async fn pools() {
     let example = Example::start(env!("CARGO_BIN_EXE_pools"), &["127.0.0.1:0"]);
     if std::env::var_os("DATABASE_URL").is_none() {

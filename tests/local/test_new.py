@@ -48,10 +48,16 @@ def test_a_new_service_passes_its_own_tests(shop: Project) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "template"), [("store", "rest"), ("room", "websocket"), ("my-calls", "grpc")]
+    ("name", "flags"),
+    [
+        ("store", ("--template", "rest")),
+        ("buyer", ("--calls", "my-orders")),
+        ("room", ("--template", "websocket")),
+        ("my-calls", ("--template", "grpc")),
+    ],
 )
-def test_a_new_service_of_each_template_passes_its_own_tests(name: str, template: str) -> None:
-    made = new(name, "--template", template)
+def test_a_new_service_of_each_kind_passes_its_own_tests(name: str, flags: tuple[str, ...]) -> None:
+    made = new(name, *flags)
     passes_its_own_tests(made)
     status, output = made.command("cargo", "clippy", "--", "-D", "warnings")
     assert status == 0, output
@@ -128,6 +134,24 @@ def test_a_name_must_be_one_of_a_crate_and_a_dns_label(tmp_path: Path, name: str
     status, output = made.command(program("corelane"), "new", name, "--corelane", REPOSITORY)
     assert status == 64
     assert f"'{name}'" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--calls", "shop"), "needs no client for itself"),
+        (("--calls", "url"), "the template uses this name otherwise"),
+        (("--calls", "orders", "--template", "grpc"), "--calls needs --template rest"),
+    ],
+)
+def test_a_service_that_cannot_be_called_is_refused(
+    tmp_path: Path, flags: tuple[str, ...], reason: str
+) -> None:
+    made = project(tmp_path)
+    argv = ("new", "shop", "--corelane", REPOSITORY, *flags)
+    status, output = made.command(program("corelane"), *argv)
+    assert (status, output.count(reason)) == (1, 1)
     assert list(tmp_path.iterdir()) == []
 
 

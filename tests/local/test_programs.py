@@ -213,6 +213,21 @@ def test_several_services_share_a_gateway_and_the_dashboard(both: Project) -> No
     assert {name: supervisor.states(both.run)[name]["pid"] for name in before} == before
 
 
+def test_a_service_gets_the_addresses_of_the_services_that_it_calls(both: Project) -> None:
+    programs = [word for name in ("cart", "orders") for word in ("--binary", program(name))]
+    both.corelane("up", *programs, "--corelane", REPOSITORY)
+    found = variables(both, "cart-1")
+    ports = [int(both.environment["REPLICA_PORT"]) + index for index in (2, 3)]
+    assert found["CORELANE_ORDERS_URL"] == "http://" + ",".join(f"127.0.0.1:{it}" for it in ports)
+    assert "CORELANE_ORDERS_URL" not in variables(both, "orders-0")
+
+    def answered() -> set[bytes]:
+        bodies = [ask(both.gateway, "/orders/7").body for _ in range(20)]
+        return {body.split()[-1] for body in bodies}
+
+    eventually(lambda: answered() == {b"orders-0", b"orders-1"}, "orders of both replicas")
+
+
 def test_two_services_of_one_name_are_refused(both: Project) -> None:
     status, output = both.command(
         program("corelane"), "up", "--binary", "web", "--binary", "web", *OTHERS[3:]

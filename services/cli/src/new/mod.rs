@@ -15,6 +15,9 @@ use self::name::Name;
 use self::template::Template;
 use crate::{checkout, shell};
 
+/// Variables and fields of the `rest` template.
+const USED: [&str; 7] = ["called", "database", "greeting", "lane", "settings", "start", "url"];
+
 /// Create a service in a new folder
 #[derive(Args, Debug)]
 #[command(
@@ -27,6 +30,9 @@ pub(crate) struct New {
     /// Protocol of the service
     #[arg(long, value_enum, default_value = "rest")]
     template: Template,
+    /// Service that it calls; with the template rest
+    #[arg(long, value_name = "SERVICE", value_parser = allowed(name::read))]
+    calls: Option<Name>,
     /// Corelane checkout to depend on, instead of this program's release
     #[arg(long, value_name = "PATH")]
     corelane: Option<PathBuf>,
@@ -55,6 +61,7 @@ pub(crate) fn run(new: &New) -> ExitCode {
 
 impl New {
     fn create(&self) -> Result<(), String> {
+        self.require_callable()?;
         let source = Source::find(self.corelane.as_deref(), &self.git)?;
         let folder = &self.name.folder;
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
@@ -79,8 +86,39 @@ impl New {
         Ok(())
     }
 
+    fn require_callable(&self) -> Result<(), String> {
+        match &self.calls {
+            Some(called) if called.label == self.name.label => {
+                Err(format!("--calls {}: a service needs no client for itself", called.label))
+            }
+            Some(called) if USED.contains(&called.label.as_str()) => {
+                Err(format!("--calls {}: the template uses this name otherwise", called.label))
+            }
+            Some(_) if !matches!(self.template, Template::Rest) => {
+                Err("--calls needs --template rest; docs/call-service.md shows the code for others"
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills in the names. A line that ends in `//+calls` or `#+calls` is for services that call
+    /// another one, and `//-calls` for the others.
     fn filled(&self, text: &str, source: &Source) -> String {
-        text.replace("__NAME__", &self.name.label)
+        let (kept, dropped) =
+            if self.calls.is_some() { ("+calls", "-calls") } else { ("-calls", "+calls") };
+        let lines = text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(dropped));
+        let text: String = lines
+            .map(|line| match line.trim_end().strip_suffix(kept) {
+                Some(line) => line.trim_end_matches(['/', '#']).trim_end().to_owned() + "\n",
+                None => line.to_owned(),
+            })
+            .collect();
+        let called = self.calls.as_ref().map_or("", |called| &called.label);
+        text.replace("__CALLED__", called)
+            .replace("__CALLS__", &called.replace('-', "_"))
+            .replace("__CLIENT__", &source.dependency("client"))
+            .replace("__NAME__", &self.name.label)
             .replace("__CRATE__", &self.name.label.replace('-', "_"))
             .replace("__CORELANE__", &source.dependency("corelane"))
             .replace("__SERVICE__", &source.dependency("service"))

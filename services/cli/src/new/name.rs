@@ -69,6 +69,7 @@ const TAKEN: &[&str] = &[
     "yield",
     "axum",
     "corelane",
+    "corelane-client",
     "corelane-service",
     "futures-util",
     "prost",

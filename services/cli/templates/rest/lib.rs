@@ -1,5 +1,6 @@
 //! Notes over HTTP. Each lane has its own router and database connections.
 
+use axum::body::Bytes; //+calls
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -7,6 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use corelane::axum::LearnRoutes;
 use corelane::{Lane, Problem};
+use corelane_client::{Client, Error}; //+calls
 use serde::{Deserialize, Serialize};
 use sqlx::AnyPool;
 use sqlx::any::AnyPoolOptions;
@@ -20,6 +22,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, te
 struct Notes {
     database: AnyPool,
     greeting: String,
+    __CALLS__: Client, //+calls
 }
 
 #[derive(Deserialize, Serialize)]
@@ -28,14 +31,22 @@ struct Note {
 }
 
 /// One lane's service. The replica starts only if every lane has its connections.
-pub async fn service(lane: &Lane, url: &str, greeting: String) -> Result<Router, sqlx::Error> {
+pub async fn service(lane: &Lane, url: &str, greeting: String) -> Result<Router, sqlx::Error> { //-calls
+pub async fn service( //+calls
+    lane: &Lane, //+calls
+    url: &str, //+calls
+    greeting: String, //+calls
+    __CALLS__: Client, //+calls
+) -> Result<Router, sqlx::Error> { //+calls
     let database = connect(lane, url).await?;
     Ok(Router::new()
         .route("/", get(front_page))
         .route("/notes/{name}", get(read).put(write))
+        .route("/__CALLED__", get(call)) //+calls
         // Metrics, logs and the load table name each request after its route.
         .layer(LearnRoutes)
-        .with_state(Notes { database, greeting }))
+        .with_state(Notes { database, greeting })) //-calls
+        .with_state(Notes { database, greeting, __CALLS__ })) //+calls
 }
 
 async fn connect(lane: &Lane, url: &str) -> Result<AnyPool, sqlx::Error> {
@@ -53,6 +64,12 @@ async fn front_page(State(notes): State<Notes>) -> String {
     notes.greeting + "\n"
 }
 
+/// Passes on the front page of __CALLED__. Without a response in time, the client gets a 503 or 502. //+calls
+async fn call(State(notes): State<Notes>) -> Result<(StatusCode, Bytes), Error> { //+calls
+    let reply = notes.__CALLS__.get("/").await?; //+calls
+    Ok((reply.status(), reply.into_body())) //+calls
+} //+calls
+ //+calls
 async fn read(State(notes): State<Notes>, Path(name): Path<String>) -> Result<Json<Note>, Failed> {
     let query = sqlx::query_scalar("SELECT text FROM notes WHERE name = $1").bind(name);
     let text = query.fetch_optional(&notes.database).await?.ok_or(Failed::NoNote)?;

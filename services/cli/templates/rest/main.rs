@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use corelane_client::{Calls, Target}; //+calls
 use corelane_service::{App, settings, value};
 
 settings! {
     struct Settings {
         "app.greeting" => greeting: String = "hello", value::text, "Text of the front page";
+        "__CALLS__.url" => __CALLS__: Target = "http://__CALLED__:8080", value::word::<Target>, "URL of __CALLED__"; //+calls
     }
 }
 
@@ -20,9 +22,14 @@ fn main() -> ExitCode {
     app.run(|settings, start| {
         // Not a configuration key, because `--check` and `/config` would show the password.
         let url = std::env::var("DATABASE_URL").unwrap_or_else(|_| DATABASE.to_owned());
+        let calls = Calls::new(); //+calls
+        start.registry().register_collector(Box::new(calls.clone())); //+calls
+        let __CALLS__ = calls.service("__CALLED__", settings.__CALLS__)?; //+calls
         let drained = start.try_serve(move |lane| {
             let (url, greeting) = (url.clone(), settings.greeting.clone());
-            async move { __CRATE__::service(&lane, &url, greeting).await }
+            let __CALLS__ = __CALLS__.lane(); //+calls
+            async move { __CRATE__::service(&lane, &url, greeting).await } //-calls
+            async move { __CRATE__::service(&lane, &url, greeting, __CALLS__).await } //+calls
         })?;
         Ok(drained)
     })
