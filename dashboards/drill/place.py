@@ -73,11 +73,21 @@ class Place:
         first = free_ports(2)
         ports = first, first + 1
         argv = [*within, *replica.command(program("corelane-server"), pod, ports, *flags)]
-        made = Server(pod, argv, self.folder, ports, scheme="https" if tls else "http")
+        return self._up(Server(pod, argv, self.folder, ports, scheme="https" if tls else "http"))
+
+    def example(self, name: str, *flags: str, pod: str, first: int | None = None) -> Server:
+        """Starts a scraped example service, whose ports begin at `first`."""
+        first = first or free_ports(2)
+        ports = first, first + 1
+        listen = ["--listen", f"{HOST}:{ports[0]}", "--admin.listen", f"{HOST}:{ports[1]}"]
+        argv = [program(name), "--replica", pod, *listen, *flags]
+        return self._up(Server(pod, argv, self.folder, ports))
+
+    def _up(self, made: Server) -> Server:
         self.stack.callback(made.kill)
         made.start()
-        self.until(made.ready, f"{pod} is ready, see {made.log}")
-        self.scraped("service", made.admin_port, pod)
+        self.until(made.ready, f"{made.name} is ready, see {made.log}")
+        self.scraped("service", made.admin_port, made.name)
         return made
 
     def gateway(

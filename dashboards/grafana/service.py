@@ -15,7 +15,7 @@ from grafana.queries import (
 BOARD = Board(
     uid="corelane-service",
     title="Corelane / Service",
-    description="Rate, errors and duration of each route, plus database, files and tokens.",
+    description="Rate, errors and duration of each route, plus calls to other services, database, files and tokens.",
 )
 
 PHASES = f'{POD_ROUTE}, phase!="accept"'
@@ -39,6 +39,8 @@ P99 = f"""
 
 STATIC = f'{POD}, route=~"/static/.*"'
 DATABASE = "corelane_database"
+
+CLIENT = "corelane_client"
 
 
 def mean(histogram: str, matchers: str, by: str = "") -> str:
@@ -259,6 +261,55 @@ BOARD.row(
         "Are writes grouped? Mean number of changes per transaction: 1 with few clients, higher with many.",
         "none",
         {"saves per commit": mean(f"{DATABASE}_saves_per_commit", POD)},
+    ),
+)
+
+BOARD.folded("Calls to other services")
+BOARD.row(
+    7,
+    lines(
+        "Calls by outcome",
+        "Do calls to other services succeed? Calls per second by callee and outcome. overloaded means that the callee "
+        "sheds, deadline that no time was left: see docs/deadlines.md.",
+        "reqps",
+        {"{{callee}} {{outcome}}": sum_rate(f"{CLIENT}_requests_total", POD, "callee, outcome")},
+        stacked=True,
+        red=".*(server_error|overloaded|deadline|unresolved|unreachable|failed)",
+    ),
+    lines(
+        "Call latency p99",
+        "Which callee is slow? 99th percentile to the head of the response, including retries. Compare it with the "
+        "callee's own latency.",
+        "s",
+        {"{{callee}}": quantile(0.99, f"{CLIENT}_request_duration_seconds", POD, "callee, ")},
+        limits=Limits(0.1, 1),
+    ),
+    lines(
+        "Retries of calls",
+        "Does the client hide failures? Retries per second, retries that the budget denied, and the retries that the "
+        "smallest budget allows. If retries are denied, see dashboards/runbooks/server.md.",
+        "none",
+        {
+            "{{callee}} retried/s": sum_rate(f"{CLIENT}_retries_total", POD, "callee"),
+            "{{callee}} denied/s": sum_rate(f"{CLIENT}_retries_denied_total", POD, "callee"),
+            "{{callee}} budget": f"min by (callee) ({CLIENT}_retry_budget{{{POD}}})",
+        },
+        red=".*denied/s",
+    ),
+    lines(
+        "Endpoints and connections of calls",
+        "Does each replica see all replicas of the callee? Fewest known endpoints, ejections over all lanes, open "
+        "connections and failed DNS queries. If endpoints are missing, check DNS.",
+        "none",
+        {
+            "{{callee}} endpoints": f"min by (callee) ({CLIENT}_endpoints{{{POD}}})",
+            "{{callee}} ejected": f"sum by (callee) ({CLIENT}_endpoints_ejected{{{POD}}})",
+            "{{callee}} connections": f"sum by (callee) ({CLIENT}_connections{{{POD}}})",
+            "{{callee}} DNS failures/s": sum_rate(
+                f"{CLIENT}_resolutions_total", POD + ', result="failure"', "callee"
+            ),
+        },
+        red=".*failures/s",
     ),
 )
 

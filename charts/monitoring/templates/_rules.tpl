@@ -39,6 +39,7 @@ rules/slo-objectives.rules.yaml
 {{- define "monitoring.rules.boards" -}}
 {{- $service := "var-namespace={{ $labels.namespace }}&var-service={{ $labels.service }}" -}}
 certificate-alerts: corelane-overview?var-namespace={{ "{{ $labels.namespace }}" }}
+client-alerts: corelane-service?{{ $service }}
 database-alerts: corelane-service?{{ $service }}
 gateway-alerts: corelane-gateway?var-namespace={{ "{{ $labels.namespace }}" }}&var-gateway={{ "{{ $labels.service }}" }}
 lane-alerts: corelane-lanes?{{ $service }}

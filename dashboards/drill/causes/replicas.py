@@ -372,3 +372,17 @@ def database_exhausted(place: Place) -> Iterator[Labels]:
         place.load(server.url, "/projects", clients=6, rate=30),
     ):
         yield {"pod": server.name}
+
+
+@drill(
+    "CorelaneCallRetriesExhausted",
+    how="a service calls another service that is down, which then starts",
+)
+def callee_down(place: Place) -> Iterator[Labels]:
+    orders = free_ports(2)
+    target = f"http://{HOST}:{orders}"
+    caller = place.example("cart", "--orders.url", target, pod="cart-0")
+    place.begins()
+    with place.load(caller.url, "/orders/7", clients=2, rate=20):
+        yield {"pod": caller.name, "callee": "orders"}
+        place.example("orders", pod="orders-0", first=orders)
