@@ -28,17 +28,18 @@ fn hop(settings: Settings, builder: corelane::Builder, seen: Seen) -> TestServer
     TestServer::start(builder, factory).unwrap()
 }
 
-/// The deadlines and headers of the requests that reached a service.
+/// The time left and the headers of the requests that reached a service.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(Instant, http::HeaderMap)>>>);
+struct Seen(Arc<Mutex<Vec<(Duration, http::HeaderMap)>>>);
 
 impl Seen {
     fn note<B>(&self, request: &Request<B>) {
         let deadline = corelane::deadline().expect("in a handler");
-        self.0.lock().unwrap().push((deadline, request.headers().clone()));
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.0.lock().unwrap().push((left, request.headers().clone()));
     }
 
-    fn last(&self) -> (Instant, http::HeaderMap) {
+    fn last(&self) -> (Duration, http::HeaderMap) {
         self.0.lock().unwrap().last().expect("a request").clone()
     }
 }
@@ -70,6 +71,23 @@ async fn what_belongs_to_a_request_goes_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_servers_metrics_show_the_calls_of_its_registry() {
+    let calls = Calls::new();
+    let target = "http://127.0.0.1:1".parse::<corelane_client::Target>().unwrap();
+    let _callee = calls.service("orders", target).unwrap();
+    let mut registry = corelane::prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(calls));
+    let shown = builder().registry(Arc::new(Mutex::new(registry)));
+    let server = serve(shown, |_| async { text("hello") });
+    let page = Lab::to(&[server.admin()]).client.get("/metrics").await.unwrap();
+    let page = String::from_utf8_lossy(page.body()).into_owned();
+    assert!(
+        page.contains("\ncorelane_client_retries_denied_total{callee=\"orders\"} 0\n"),
+        "{page}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_deadline_holds_over_two_hops_and_ends_the_work_there() {
     let (alive, seen) = (Alive::default(), [Seen::default(), Seen::default(), Seen::default()]);
     let last = serve(builder(), {
@@ -84,7 +102,7 @@ async fn a_deadline_holds_over_two_hops_and_ends_the_work_there() {
         }
     });
     let middle = hop(settings("http", &[last.address()]), builder(), seen[1].clone());
-    let limited = Timeouts { request: Duration::from_millis(500), ..Timeouts::default() };
+    let limited = Timeouts { request: Duration::from_secs(5), ..Timeouts::default() };
     let edge =
         hop(settings("http", &[middle.address()]), builder().timeouts(limited), seen[0].clone());
     let lab = Lab::to(&[edge.address()]);

@@ -8,6 +8,9 @@ use prometheus_client::registry::Registry;
 
 const RESERVED: &str = "corelane_";
 
+/// Metrics of `corelane-client`, which a service registers like its own.
+const OF_CALLS: &str = "corelane_client_";
+
 const HELP: &str = "# HELP ";
 
 pub(crate) type Registered = Arc<Mutex<Registry>>;
@@ -22,11 +25,15 @@ fn family(line: &str) -> Option<&str> {
     line.strip_prefix(HELP)?.split(' ').next()
 }
 
+fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED) && !name.starts_with(OF_CALLS)
+}
+
 /// The first family with a name reserved for the server.
 pub(crate) fn reserved(registry: &Registered) -> Option<String> {
     let text = read(registry).ok()?;
     let mut names = text.lines().filter_map(family);
-    names.find(|name| name.starts_with(RESERVED)).map(str::to_owned)
+    names.find(|name| is_reserved(name)).map(str::to_owned)
 }
 
 /// Appends a registry's metrics. Omits reserved names registered after startup, because Prometheus
@@ -36,7 +43,7 @@ pub(super) fn append(out: &mut String, registry: &Registered) -> fmt::Result {
     let mut is_ours = false;
     for line in text.lines() {
         if let Some(name) = family(line) {
-            is_ours = name.starts_with(RESERVED);
+            is_ours = is_reserved(name);
         }
         if !is_ours {
             writeln!(out, "{line}")?;
