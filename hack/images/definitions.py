@@ -85,6 +85,15 @@ def _mixed(target: Target) -> Content:
     return Content([Layered([*base(), layer.program("/mixed", program)])], {})
 
 
+def _calls(target: Target) -> Content:
+    only = ("--no-default-features", "--features", "calls")
+    programs = [
+        layer.program(f"/{name}", rust.build(name, target.platform, target.profile, options=only))
+        for name in ("cart", "orders")
+    ]
+    return Content([Layered([*base(), *programs])], {})
+
+
 def _prometheus(target: Target) -> Content:
     tool = table.find("prometheus")
     tool = replace(tool, go=replace(tool.go, tags=f"{tool.go.tags},{DISCOVERIES}"))
@@ -213,7 +222,16 @@ TESTS = {
         entrypoint="/mixed",
         ports=(8080, 8081),
         content=_mixed,
-    )
+    ),
+    "calls": Definition(
+        name="calls",
+        image="corelane-calls",
+        description="Two examples of services that call one another, for tests of the cluster",
+        licenses="Apache-2.0",
+        entrypoint="/orders",
+        ports=(8080, 8081),
+        content=_calls,
+    ),
 }
 """Images that are not part of a release."""
 

@@ -36,7 +36,9 @@ class Workspace:
 
 OURS = Workspace(SERVICES, TARGET, "/corelane/services")
 
-PACKAGES = {"corelane": "corelane-cli", "mixed": "corelane-examples"}
+EXAMPLES = "corelane-examples"
+
+PACKAGES = {"corelane": "corelane-cli"} | dict.fromkeys(("cart", "mixed", "orders"), EXAMPLES)
 """Packages whose name differs from the name of their program."""
 
 
