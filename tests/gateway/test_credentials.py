@@ -167,6 +167,9 @@ def test_a_changed_secret_needs_no_restart(
     # Without entries, no client has a key.
     secrets["api-keys"].put({})
     eventually(lambda: status("/", **key) == 401)
-    assert f"{gauge}1\n" in agent.ask("/metrics").body.decode()
+    eventually(lambda: f"{gauge}1\n" in agent.ask("/metrics").body.decode())
+    # Other tests use the same gateway.
     secrets["api-keys"].put(KEYS)
+    secrets["basic-auth"].put({".htpasswd": user("ann", "first")})
     eventually(lambda: status("/", **{"x-api-key": KEYS["ci"].decode()}) == 200)
+    eventually(lambda: status("/people", Authorization=basic("ann", "first")) == 200)
